@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import random
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -445,8 +446,11 @@ class Average:
 
 
 def average_without_its_weights(diagnosed: Diagnosed) -> None:
-    average, model = Average(), network(out=1)
-    diagnosed.train(model, lambda out, labels: F.mse_loss(out[:, 0], average.centred(labels.float())))
+    # Another model has weights of the same names.
+    average, model, other = Average(), network(out=1), network(out=1)
+    diagnosed.train(
+        model, lambda out, labels: F.mse_loss(out[:, 0], average.centred(labels.float())), after=lambda _: other.train()
+    )
 
 
 class Scaled(nn.Module):
@@ -687,6 +691,20 @@ def test_nodes_of_a_graph_may_be_mixed(diagnosed: Diagnosed) -> None:
         lambda: ((*points()[0], links), points()[1]),
     )
     assert outcomes(diagnosed)["samples"] == "untried"
+
+
+def test_models_live_no_longer_than_without_probes(diagnosed: Diagnosed) -> None:
+    first = network()
+    reference = weakref.ref(first)
+
+    def leave(step: int) -> None:
+        nonlocal first
+        if step == 2:
+            del first
+            assert reference() is None
+
+    diagnosed.train(network(), after=leave, steps=3)
+    assert diagnosed.facts.last_step == 3
 
 
 def test_probes_that_crash_or_hang_do_not_hurt(diagnosed: Diagnosed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import weakref
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,20 +82,22 @@ class Beginnings:
 
     @property
     def parts(self) -> list[_Part]:
-        """All parts, models first: optimizers know their parameters."""
-        return sorted(self._parts.values(), key=lambda part: part.order)
+        """All parts that are still there, models first: optimizers know their parameters."""
+        return sorted((part for part in self._parts.values() if part.subject is not None), key=lambda part: part.order)
 
     def _before(self, optimizer: Any, *_: Any) -> None:
         if self._is_over or any(optimizer is other for other in self.optimizers):
             return
         self.optimizers.append(optimizer)
         self.generators = self.generators or Generators()
-        roots = [root for root in outermost_modules() if id(root) not in self._parts]
+        present = {id(part.subject) for part in self.parts}
+        roots = [root for root in outermost_modules() if id(root) not in present]
         if sum(weight.numel() for root in roots for weight in weights_in(root)) > MOST_WEIGHTS:
             return
         models = [_Model(root, self._modules) for root in roots]
         for part in (*models, _Optimizer(optimizer), *_others(optimizer)):
-            self._parts.setdefault(id(part.subject), part)
+            if id(part.subject) not in present:
+                self._parts[id(part.subject)] = part
 
 
 class _Going(NamedTuple):
@@ -236,11 +239,12 @@ class ResumeProbe:
                 part.reset()
             for part, state in zip(parts, states, strict=True):
                 part.subject.load_state_dict(state)
-        after = {name: value for part in parts for name, value, _ in part.named_state()}
+        # Several models may have the same names.
+        after = {(id(holder), name): value for part in parts for name, value, holder in part.named_state()}
         return [
             (name, _line_of_class(type(holder)))
             for name, value, holder in before
-            if name not in after or not is_equal(value, after[name])
+            if (id(holder), name) not in after or not is_equal(value, after[id(holder), name])
         ]
 
 
@@ -277,6 +281,7 @@ class _Part:
     Attributes
     ----------
     subject : object
+        None if it is no longer there.
     samples : int
         Tensors with an axis of this size are states of the samples of a batch, and are left alone.
     """
@@ -285,9 +290,14 @@ class _Part:
     left_out: frozenset[str] = frozenset()
 
     def __init__(self, subject: Any) -> None:
-        self.subject = subject
+        # Only the script determines how long it lives.
+        self._reference = weakref.ref(subject)
         self.samples = -1
         self._attributes = dict(self._plain_attributes())
+
+    @property
+    def subject(self) -> Any:
+        return self._reference()
 
     def reset(self) -> None:
         """Set everything to what it was at first, but for what a training begins without, as a cache."""
@@ -324,7 +334,10 @@ class _Model(_Part):
 
     def __init__(self, subject: Any, modules: Mapping[int, _Module]) -> None:
         super().__init__(subject)
-        self._modules = [modules.get(id(module)) or _Module(module) for _, module in inner_modules(subject)]
+        self._modules = []
+        for _, module in inner_modules(subject):
+            first = modules.get(id(module))
+            self._modules.append(first if first is not None and first.subject is module else _Module(module))
         self._parameters = [parameter.detach().clone() for parameter in weights_in(subject)]
 
     def reset(self) -> None:
@@ -422,7 +435,7 @@ def _others(optimizer: Any) -> Iterator[_Part]:
             # Accelerate wraps optimizers.
             if held is not optimizer and getattr(held, "optimizer", None) is not optimizer:
                 continue
-        if part is not None and hasattr(instance, "__dict__"):
+        if part is not None and hasattr(instance, "__dict__") and kind.__weakrefoffset__:
             yield part(instance)
 
 
