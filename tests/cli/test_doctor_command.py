@@ -91,6 +91,7 @@ def test_a_healthy_training_passes_all_that_can_be_tried(tmp_path: Path) -> None
     assert "needs the states of the generators: torch" in ended.stdout
     assert "PASS the loss falls on one batch" in ended.stdout
     assert "not tried padding does not count" in ended.stdout
+    assert "could not judge" not in ended.stdout
     assert "Experiments with the batch of step 3 take at most" in ended.stderr
 
 

@@ -50,6 +50,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Run a training a few times: whether it is repeatable, and what experiments with its models show."""
+    from tensight.cli.diagnosis.probes import NONE
     from tensight.cli.diagnosis.text import print_report
     from tensight.cli.trials import require_framework
 
@@ -59,11 +60,13 @@ def doctor(
         runs = _Runs(["-m", *command] if module else command, steps, capture.value, Path(folder))
         repeatable = runs.repeatable()
         report = _probed(command, max(steps, _PROBED_STEPS), Path(folder), module=module)
+    if not report.probes:
+        console(stderr=True).print(NONE)
     report = replace(report, probes=[repeatable, *report.probes])
     if json:
         print_json(report.as_data())
     else:
-        print_report(console(), report)
+        print_report(console(), report, lists_undecided=False)
     has_failed = any(row["outcome"] == "fail" for row in report.probes)
     raise typer.Exit(FOUND if has_failed or report.diagnosis.findings else 0)
 

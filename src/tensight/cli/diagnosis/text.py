@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 _MARKS = {"certain": "[bold red]✗[/]", "likely": "[yellow]![/]", "possible": "[dim]?[/]"}
 
 
-def print_report(out: Console, report: Report) -> None:
-    """Print a diagnosis."""
+def print_report(out: Console, report: Report, *, lists_undecided: bool = True) -> None:
+    """Print a diagnosis.
+
+    Parameters
+    ----------
+    out : Console
+    report : Report
+    lists_undecided : bool
+        Whether the rules that could not judge are listed, with the reasons.
+    """
     from rich.markup import escape
 
     from tensight.diagnosis.findings import listed
@@ -39,7 +47,7 @@ def print_report(out: Console, report: Report) -> None:
     out.print(report.summary)
     for log in report.setup.get("logs", ()):
         out.print(f"[dim]{escape(log)}[/]")
-    for why, rules in report.undecided.items():
+    for why, rules in report.undecided.items() if lists_undecided else ():
         words = counted("undecided", len(rules), language, why=why, rules=listed(rules))
         out.print(f"[dim]{escape(words)}[/]")
 
