@@ -200,7 +200,7 @@ def read_again(*states: Mapping[str, object]) -> Iterator[list[Any]]:
             file = io.BytesIO()
             torch.save(state, file)
             file.seek(0)
-            contents.append(torch.load(file))
+            contents.append(torch.load(f=file, map_location="cpu"))
         yield contents
 
 
@@ -271,7 +271,7 @@ def resumed(*loaded: str) -> Callable[[Diagnosed], None]:
         with read_again(states_of_a_run(network())) as (content,):
             for name, subject in {"model": model, "optimizer": optimizer, "schedule": schedule}.items():
                 if name in loaded:
-                    subject.load_state_dict(content[name])
+                    subject.load_state_dict(state_dict=content[name])
         training.train(model, optimizer=optimizer, after=lambda _: schedule.step())
 
     train.__name__ = "_and_".join(("resumed", *loaded))

@@ -124,19 +124,19 @@ def _setting_mode(original: Callable[..., Any], module: nn.Module, *arguments: A
         _mode_lines.pop()
 
 
-def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *arguments: Any, **named: Any) -> Any:
-    result = original(module, state, *arguments, **named)
+def _loading(original: Callable[..., Any], module: nn.Module, *arguments: Any, **named: Any) -> Any:
+    result = original(module, *arguments, **named)
     if not torch.compiler.is_compiling():
         with _harmless():
-            _note_load(module, state, result)
+            _note_load(module, arguments[0] if arguments else named["state_dict"], result)
     return result
 
 
-def _reading(original: Callable[..., Any], source: Any, *arguments: Any, **named: Any) -> Any:
-    content = original(source, *arguments, **named)
+def _reading(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    content = original(*arguments, **named)
     if not torch.compiler.is_compiling():
         with _harmless():
-            note_file(source, content)
+            note_file(arguments[0] if arguments else named.get("f"), content)
     return content
 
 
