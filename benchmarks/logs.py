@@ -2,7 +2,7 @@
 
     python benchmarks/logs.py [--seeds 1] [--first-seed 0] [--all] [--keep DIR] [--json FILE]
 
-logged/shapes.py writes as 21 trainers do, and logged/courses.py has what happens in their trainings; others.py has logs
+logged/shapes.py writes as 23 trainers do, and logged/courses.py has what happens in their trainings; others.py has logs
 of reinforcement learning, of two models against each other, and files that say too little. By default each shape has
 three courses; with ``--all`` each has all that its log can show.
 

@@ -137,6 +137,35 @@ def tensorboard(course: Course, folder: Path) -> None:
     (runs / "events.out.tfevents.1700000000.host.1.0").write_bytes(content)
 
 
+def keras_events(course: Course, folder: Path) -> None:
+    """Write the event files of Keras, those of the evaluation in a folder of their own."""
+    train, validation = b"", b""
+    for at, step in enumerate(course.steps.tolist()):
+        evaluation = evaluation_at(course, at)
+        assert evaluation is not None
+        train += _event(step, "epoch_loss", course.loss[at]) + _event(step, "epoch_learning_rate", course.rate[at])
+        validation += _event(step, "epoch_loss", evaluation.loss) + _event(step, "epoch_accuracy", evaluation.accuracy)
+    for name, content in (("train", train), ("validation", validation)):
+        part = folder / "logs" / "fit" / name
+        part.mkdir(parents=True)
+        (part / "events.out.tfevents.1700000000.host.1.0.v2").write_bytes(content)
+
+
+def lightning_bars(course: Course, folder: Path) -> None:
+    """Write Lightning's progress bars, which show the last evaluation until the next one."""
+    text, last = "", None
+    for at in range(len(course.steps)):
+        epoch, batch = divmod(int(course.steps[at]) // 10 - 1, course.per_epoch)
+        shown = "" if last is None else f", val_loss={last.loss:.3f}, val_acc={last.accuracy:.3f}"
+        done = 100 * (batch + 1) // course.per_epoch
+        text += (
+            f"\rEpoch {epoch}: {done:3d}%|{'#' * (done // 10):10}| {batch + 1}/{course.per_epoch}"
+            f" [00:01<00:01,  9.80it/s, v_num=0, train_loss={course.loss[at]:.3f}{shown}]"
+        )
+        last = evaluation_at(course, at) or last
+    (folder / "console.log").write_text(text + "\n")
+
+
 def nanogpt(course: Course, folder: Path) -> None:
     lines = ["number of parameters: 29.94M", "tokens per iteration will be: 16,384"]
     for at, step in enumerate(course.steps.tolist()):
@@ -432,6 +461,7 @@ BY_STEPS: dict[Writer, frozenset[str]] = {
     lightning: frozenset(("rate", "evaluation", "accuracy")),
     tensorboard: frozenset(("rate", "norm", "evaluation", "accuracy")),
     nanogpt: frozenset(("evaluation",)),
+    lightning_bars: frozenset(("evaluation", "accuracy")),
     megatron: frozenset(("rate", "norm", "scale", "evaluation")),
     fairseq: frozenset(("rate", "norm", "scale", "evaluation")),
     detectron2: frozenset(("rate", "evaluation", "accuracy")),
@@ -447,6 +477,7 @@ BY_EPOCHS: dict[Writer, frozenset[str]] = {
     ultralytics: frozenset(("rate", "evaluation", "accuracy")),
     timm: frozenset(("rate", "evaluation", "accuracy")),
     keras: frozenset(("rate", "evaluation", "accuracy")),
+    keras_events: frozenset(("rate", "evaluation", "accuracy")),
     keras_bars: frozenset(("evaluation", "accuracy")),
     fastai: frozenset(("evaluation", "accuracy")),
     epochs: frozenset(("evaluation", "accuracy")),

@@ -36,7 +36,9 @@ _RARE = 10
 """A series this many times shorter than another loss is not a curve: for example "best loss 0.5" at the end."""
 
 _LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy", "bce", "logloss"})
-TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
+TRAINING_WORDS = frozenset(
+    {"train", "training", "lm", "total", "step", "batch", "mean", "avg", "average", "overall", "language"}
+)
 _OTHER_WORDS = frozenset(
     {
         "val",
@@ -167,6 +169,8 @@ class Series:
         The line of each record, from 1; empty if the file has no lines.
     last_step : int
         The last step of the whole training, if the file tells; else 0.
+    has_episodes : bool
+        Whether it has lines about episodes, as of reinforcement learning.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
@@ -176,6 +180,7 @@ class Series:
     entries: int = 0
     lines: dict[int, int] = field(default_factory=dict)
     last_step: int = 0
+    has_episodes: bool = False
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:

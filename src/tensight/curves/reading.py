@@ -87,9 +87,16 @@ def read_scalars(files: Sequence[Path]) -> Series:
         A file cannot be read, or has too many values.
     """
     series = Series()
+    several = len({file.parent for file in files}) > 1
     try:
         for file in files:
-            series = _read(file, series, None, None, None, is_whole=True)
+            if not several:
+                series = _read(file, series, None, None, None, is_whole=True)
+                continue
+            of_folder = _read(file, Series(), None, None, None, is_whole=True)
+            for name, points in of_folder.points.items():
+                for point in points:
+                    series.add(f"{file.parent.name}/{name}", point)
     except OSError as error:
         raise CurveError(f"{files[0]} cannot be read: {error.strerror or error}") from None
     except CurveError as error:

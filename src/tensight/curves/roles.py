@@ -82,6 +82,11 @@ def role_of(name: str) -> Role | None:
     return None
 
 
+def is_part_of_training(name: str) -> bool:
+    """Tell whether a folder is called for a part of a training: that of the training data, or of an evaluation."""
+    return bool((_EVALUATION | {"train", "training"}).intersection(loss_words(name)))
+
+
 def is_of_moving_targets(name: str) -> bool:
     """Tell whether a scalar is one of reinforcement learning, whose losses need not fall."""
     return bool(_MOVING.intersection(loss_words(name)))

@@ -56,7 +56,7 @@ _EPOCH = re.compile(
 )
 _NOT_TRAINING = re.compile(
     r"(?:^|[\]|>:-])\W{0,8}(?:epoch\()?(?P<phase>test|val(?:id(?:ation)?)?|eval(?:uation)?)\b\)?(?: set)?"
-    r"(?:\s{0,8}[:\[(|]|\s{1,8}-\s)",
+    r"(?:\s{0,8}[:\[(|]|\s{1,8}-\s|(?<= set) (?:average |mean )?loss\b)",
     re.IGNORECASE | re.ASCII,
 )
 """For example "Test: [10/50] Loss: 0.5": a line of an evaluation whose loss has the same name as the training's."""
@@ -79,6 +79,7 @@ _SCALE_LOWERED = re.compile(
 )
 """As DeepSpeed and Apex print it."""
 
+_EPISODE = re.compile(r"\bepisodes?\b", re.IGNORECASE)
 _OF = re.compile(r"\s{0,2}/\s{0,2}(?P<total>[1-9]\d{0,11})(?!\d)")
 """What follows the number of right answers."""
 
@@ -169,6 +170,7 @@ def read_text_log(
     numbers = Numbers(decimal)
     reader = _LineReader(column.casefold() if column is not None else None, numbers, is_whole)
     entries = [entry for line in lines if (entry := reader.entry(line, lines.number)) is not None]
+    series.has_episodes = reader.has_episodes
     entries = _of_one_rank(entries, series)
     numbers_of = {id(entry): number for number, entry in enumerate(entries, 1)}
     series.lines = {number: entry.line for number, entry in enumerate(entries, 1)}
@@ -263,6 +265,7 @@ class _LineReader:
         self._numbers = numbers
         self._is_whole = is_whole
         self._epoch: str | None = None
+        self.has_episodes = False
 
     def entry(self, line: str, number: int) -> _Entry | None:
         """Return the values in a line; None if it has none that is to be read."""
@@ -276,6 +279,7 @@ class _LineReader:
         values = self._values(line)
         if not values:
             return None
+        self.has_episodes |= self._is_whole and _EPISODE.search(line) is not None
         rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
         step, total = _step(line)
         if step is not None:
@@ -309,7 +313,7 @@ class _LineReader:
         evaluated = _OF_MEGATRON.search(line)
         if evaluated is not None:
             self._numbers.see(evaluated["value"])
-            values[f"{evaluated['phase']} {evaluated['name']}"] = evaluated["value"]
+            return {f"{evaluated['phase']} {evaluated['name']}": evaluated["value"]}
         lowered = _SCALE_LOWERED.search(line) if self._is_whole else None
         if lowered is not None:
             values["loss scale"] = lowered["scale"].rstrip(".")

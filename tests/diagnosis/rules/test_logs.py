@@ -185,6 +185,20 @@ def begins_in_the_midst() -> Columns:
     return {"step": 50_000.0 + 10 * AT, "loss": noisy(np.full(COUNT, 2.303), 0.01)}
 
 
+def range_of_rates() -> Columns:
+    """The rate grows by a factor to find where the loss diverges."""
+    return {"lr": 1e-7 * 10 ** (AT / 30), "loss": falling(1.6, 2.3, 60) + (np.maximum(AT - 160, 0) / 8) ** 2}
+
+
+def frozen_part() -> Columns:
+    return {"loss": noisy(falling()), "lr_backbone": np.zeros(COUNT), "lr_head": np.full(COUNT, 1e-3)}
+
+
+def language_model_that_is_tuned() -> Columns:
+    """Its loss is that of a guess among ten classes by chance."""
+    return {"loss": noisy(np.full(COUNT, 2.303), 0.01), "eval_ppl": noisy(np.full(COUNT, 10.0), 0.01)}
+
+
 def removes_noise() -> Columns:
     """The loss of a diffusion model is noise after its first steps."""
     return {"loss": noisy(falling(0.06, 1.0, 2), 0.3)}
@@ -236,6 +250,9 @@ HEALTHY: list[tuple[Callable[[], Columns], str]] = [
     (half_precision, "scale-collapsed"),
     (begins_in_the_midst, "loss-stays"),
     (removes_noise, "loss-stays"),
+    (language_model_that_is_tuned, "loss-stays"),
+    (range_of_rates, "loss-rises"),
+    (frozen_part, "learning-rate-zero"),
     (policy_of_an_agent, "loss-rises"),
 ]
 

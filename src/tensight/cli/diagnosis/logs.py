@@ -17,7 +17,7 @@ import numpy as np
 from tensight.cli.diagnosis.checkpoints import checkpoint_paths, read_checkpoints
 from tensight.curves.curve import Series, StepUnit, choose_series, loss_words, rounding_of, steps_of
 from tensight.curves.reading import read_scalars
-from tensight.curves.roles import Kind, Role, is_of_moving_targets, is_of_rivals, role_of
+from tensight.curves.roles import Kind, Role, is_of_moving_targets, is_of_rivals, is_part_of_training, role_of
 from tensight.diagnosis.catalogue import Diagnosis, Explained, diagnose
 from tensight.diagnosis.facts import SCHEMA, Facts
 from tensight.errors import CurveError, InputError
@@ -136,7 +136,9 @@ def log_files(path: Path) -> list[list[Path]]:
             run = file.parent.parent if file.parent.name.startswith("checkpoint-") else file.parent
             states[run] = max(states.get(run, file), file, key=_checkpoint_number)
         elif _is_events(name):
-            events.setdefault(file.parent, []).append(file)
+            # Writers of Keras and add_scalars make a folder each for the training and the evaluation.
+            is_part = is_part_of_training(file.parent.name)
+            events.setdefault(file.parent.parent if is_part and file.parent != path else file.parent, []).append(file)
         elif _may_be_log(file):
             others.append(file)
     return [*([file] for file in states.values()), *events.values(), *([file] for file in others)]
@@ -219,8 +221,10 @@ class _Reader:
         self._begins: list[int] = []
         self._is_late = False
         self._unit = StepUnit.ENTRY
-        self._moving = any(
-            is_of_moving_targets(name) for name, role in roles.items() if role.kind in (Kind.LOSS, Kind.SKILL)
+        self._moving = series.has_episodes or any(
+            is_of_moving_targets(name)
+            for name in series.points
+            if name not in roles or roles[name].kind is not Kind.RATE
         )
 
     def log(self) -> Log:
@@ -263,7 +267,12 @@ class _Reader:
         self._moving |= len(points) > 1 and any(map(is_of_rivals, points))
         first = choose_series({name: len(of_name) for name, of_name in points.items()}, None, "")
         parts = [name for name in points if len(points[name]) == len(points[first])]
-        if len(parts) > 1 and len(loss_words(first)) > 1 and all(_is_part(name) for name in points):
+        if (
+            len(parts) > 1
+            and not self._moving
+            and len(loss_words(first)) > 1
+            and all(_is_part(name) for name in points)
+        ):
             return {"sum of losses": _sum([points[name] for name in parts])} | points
         return {first: points[first]} | points
 
@@ -385,6 +394,7 @@ class _Reader:
                 (step, of_step[-1]._replace(value=sum(point.value for point in of_step) / len(of_step)))
                 for step, of_step in sorted(by_step.items())
             ]
+            merged = _without_repetitions(merged)
             result.append(_values(name, role, [point for _, point in merged], [step for step, _ in merged]))
         return result
 
@@ -482,6 +492,12 @@ def _values(name: str, role: Role, points: Sequence[Point], steps: Sequence[int]
     return Values(
         name, role, list(steps), [point.value for point in points], printed, [point.entry for point in points]
     )
+
+
+def _without_repetitions(points: list[tuple[int, Point]]) -> list[tuple[int, Point]]:
+    """Return evaluations without those that a progress bar shows again in each step until the next one."""
+    first = [at for at, (_, point) in enumerate(points) if not at or point.value != points[at - 1][1].value]
+    return [points[at] for at in first] if 3 <= len(first) <= len(points) / 3 else points
 
 
 def _thinned(values: Values) -> Values:

@@ -15,7 +15,7 @@ from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,14 +35,14 @@ _DIGITS = 20
 _FLAT = 0.005
 """Share of a loss by which it has not fallen at all; its means must be known to that."""
 
-_FALLS_AT_CHANCE = 0.02
+_FALLS_AT_CHANCE = 0.01
 """The same, of a loss that is that of a guess among some classes."""
 
 _CLASSES = (*range(2, 21), 50, 100, 200, 365, 1000, 10_000, 21_841)
 _WORDS = (30_522, 32_000, 32_128, 50_257, 50_265, 50_304, 65_024, 100_277, 128_256, 151_936, 152_064, 250_002, 256_000)
 """Common numbers of classes and words."""
 
-_OF_A_GUESS = 0.01
+_OF_A_GUESS = 0.005
 """Relative difference of a loss from that of a guess."""
 
 _GIVEN_BACK = 0.5
@@ -210,7 +210,7 @@ def stays(facts: Facts) -> Iterator[Finding]:
     if level <= 0 or loss.rounding > 0.2 * _FLAT * level:
         return
     fall = float(means[0] - means.min())
-    guess, classes = _guess(level)
+    guess, classes = _guess(level, _WORDS if _is_of_words(facts, loss.name) else (*_CLASSES, *_WORDS))
     limit = _FALLS_AT_CHANCE if classes else _FLAT
     has_fallen_before = float(np.max(values[:3])) > level + max(3 * limit * level, 8 * error)
     if has_fallen_before or fall > max(limit * level, 2 * error) or means[-1] > means[0] + 0.1 * level:
@@ -253,12 +253,18 @@ def _is_skilled(facts: Facts, classes: int) -> bool:
     return False
 
 
-def _guess(level: float) -> tuple[float, int]:
+def _is_of_words(facts: Facts, name: str) -> bool:
+    """Whether a loss is that of a language model, by its name or by a perplexity beside it."""
+    parts = {part for each in (name, *facts["evaluations"].names) for part in _parts_of(each)}
+    return not parts.isdisjoint(("lm", "ppl", "perplexity"))
+
+
+def _guess(level: float, numbers: Sequence[int]) -> tuple[float, int]:
     """Return the loss of a guess that a loss is, and among how many classes; NaN and 0 if it is none."""
-    for classes in (*_CLASSES, *_WORDS):
+    for classes in numbers:
         guess = math.log(classes)
         # Of more classes, losses of guesses are so close that each loss is one.
-        near = _OF_A_GUESS if classes <= 10 else 0.2 * _OF_A_GUESS
+        near = _OF_A_GUESS if classes <= 10 else 0.4 * _OF_A_GUESS
         if abs(level - guess) < near * guess:
             return guess, classes
     return math.nan, 0
@@ -267,7 +273,7 @@ def _guess(level: float) -> tuple[float, int]:
 def rises(facts: Facts) -> Iterator[Finding]:
     """Find a loss that has left its minimum and does not come back."""
     loss = course(facts)
-    if loss is None or len(loss.values) < _LONG - 2:
+    if loss is None or len(loss.values) < _LONG - 2 or _is_range_test(facts):
         return
     values, steps = loss.values, loss.steps
     smooth = smoothed(values)
@@ -300,6 +306,17 @@ def rises(facts: Facts) -> Iterator[Finding]:
     if spike:
         message, described = f"{message}_norm", described | spike
     yield Finding("loss-rises", "likely", begin, message, described)
+
+
+def _is_range_test(facts: Facts) -> bool:
+    """Whether the learning rate grows by the same factor again and again, to find where the loss diverges."""
+    for _, _, rates in _rates(facts):
+        if len(rates) >= _LONG and (rates > 0).all() and rates[-1] > _GROWN * rates[0]:
+            factors = np.diff(np.log(rates))
+            # A printed rate is rounded.
+            if (factors >= 0).all() and float(factors.std()) < 0.3 * float(factors.mean()):
+                return True
+    return False
 
 
 def _falls_again(later: Values, last: float, rise: float, noise: float) -> bool:
@@ -440,6 +457,9 @@ def _rates(facts: Facts) -> Iterator[tuple[str, NDArray[np.int64], Values]]:
 
 def rate_zero(facts: Facts) -> Iterator[Finding]:
     """Find learning rates that are 0 in the whole log, or long before its end."""
+    if not all(rates[-1] < _NO_RATE for _, _, rates in _rates(facts)):
+        # A part may be frozen on purpose.
+        return
     for name, steps, rates in _rates(facts):
         highest = float(rates.max())
         if len(rates) >= FEWEST and 0 < highest < _NO_RATE:
