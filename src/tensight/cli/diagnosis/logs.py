@@ -37,6 +37,7 @@ FEWEST = 4
 
 _MOST_FILES, _DEEPEST = 5000, 4
 _MOST_REASONS = 5
+_SUM = "sum of losses"
 _LARGEST_OTHER = 256 << 20
 _HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew", re.IGNORECASE)
 _HEAD = 1 << 18
@@ -273,7 +274,7 @@ class _Reader:
             and len(loss_words(first)) > 1
             and all(_is_part(name) for name in points)
         ):
-            return {"sum of losses": _sum([points[name] for name in parts])} | points
+            return {_SUM: _sum([points[name] for name in parts])} | points
         return {first: points[first]} | points
 
     def _main(self, losses: Mapping[str, list[Point]]) -> tuple[Values, StepUnit]:
@@ -396,7 +397,13 @@ class _Reader:
             ]
             merged = _without_repetitions(merged)
             result.append(_values(name, role, [point for _, point in merged], [step for step, _ in merged]))
-        return result
+        parts = [each for each in result if each.role.kind is Kind.LOSS]
+        if main.name != _SUM or len(parts) < 2 or any(each.steps != parts[0].steps for each in parts):
+            return result
+        values = [sum(of_step) for of_step in zip(*(each.values for each in parts), strict=True)]
+        exact = [math.nan] * len(values)
+        total = parts[0]._replace(name="sum of evaluation losses", values=values, rounding=exact)
+        return [total, *(each for each in result if each not in parts)]
 
     def _is_of_evaluation(self, name: str, role: Role, evaluated: set[str]) -> bool:
         """Whether a measure is of an evaluation although its name does not tell: no other one is, and a loss is."""

@@ -203,7 +203,7 @@ def untrained(facts: Facts) -> Iterator[Finding]:
         trained = _falls(facts, float(steps[0]), 0.5)
         if trained is None or level < (1 - _UNTRAINED) * first:
             continue
-        if any(_improves(skill, int(evaluated.steps[0])) for skill in _evaluated(facts, "is_skill")):
+        if any(_improves(skill, int(evaluated.steps[2])) for skill in _evaluated(facts, "is_skill")):
             continue
         described = {
             "name": evaluated.name,
