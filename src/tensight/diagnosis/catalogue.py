@@ -12,6 +12,7 @@ from tensight.diagnosis.facts import NUMBERS, OPTIONAL
 from tensight.diagnosis.findings import CATEGORIES
 from tensight.diagnosis.rule import RuleFailure
 from tensight.diagnosis.rules import (
+    activations,
     averages,
     batches,
     checkpoints,
@@ -66,6 +67,7 @@ RULES: Mapping[str, Rule] = {
         *evaluations.RULES,
         *logs.RULES,
         *checkpoints.RULES,
+        *activations.RULES,
         *sequences.RULES,
         *structure.RULES,
         *averages.RULES,

@@ -61,6 +61,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("update_line", "text", "where the optimizer is called"),
         Fact("batches", "count", "number of batches of the longest loader of data; -1 if there is none"),
         Fact("batch_size", "count", "its batch size; -1 if it has none"),
+        Fact("workers", "count", "number of processes in which a loader reads a stream (IterableDataset)"),
         Fact(
             "checkpoint_line",
             "text",
@@ -121,6 +122,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     "evaluations": (
         Fact("name", "text", "a loss or a measure on data that are not trained on, as cross_entropy or eval_accuracy"),
         Fact("value", "number", "its value in one evaluation: the mean over the batches of that"),
+        Fact(
+            "function", "text", "the function of a loss, as in loss_functions; accuracy; loss, if a model computes it"
+        ),
         Fact("is_loss", "flag", "it is a loss: lower is better"),
         Fact("is_skill", "flag", "higher is better, as for an accuracy; neither is set if that is unknown"),
         Fact("batches", "count", "number of batches; -1 if that is unknown"),
@@ -172,6 +176,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("target_variance", "number", "variance of the targets"),
         Fact("target_distinct", "count", "distinct values among the targets, up to 4096"),
         Fact("target_is_whole", "flag", "all targets are whole numbers"),
+        Fact("features", "count", "size of the samples in which the targets were looked for; -1 if they were not"),
+        Fact("copied", "text", "the first of these features of which the targets are a multiple plus a constant"),
+        Fact(
+            "related",
+            "number",
+            "mean square of the correlations of the targets with the other features, times the number of samples: about"
+            " 1 if they have nothing to do with each other",
+        ),
         Fact("ignored", "number", "share of the targets that are ignored"),
         Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
         Fact("weightless", "number", "share of the targets whose class has weight 0"),
@@ -422,6 +434,10 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("has_input", "flag", "what it was given in its first call was not 0 everywhere"),
         Fact("normalised", "count", "over how many elements it computes each mean and variance; -1 if it does not"),
         Fact("samples", "count", "over how many samples a batch normalization does; -1 for others"),
+        Fact("activation", "text", "the function that made its input: relu, tanh or sigmoid; empty for others"),
+        Fact("units", "count", "size of the axis of features of that input"),
+        Fact("silent", "count", "after a relu: features that are 0 for all samples; -1 for others"),
+        Fact("saturated", "number", "after a tanh or sigmoid: share of elements within a hundredth of its ends"),
     ),
     "recurrent": (
         Fact("name", "text", "a recurrent layer of PyTorch"),
@@ -437,6 +453,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("positions", "count", "number of keys of a sequence"),
         Fact("line", "text", "where the function was called last, in the first steps"),
         Fact("masked", "text", "what its mask of keys hides: padding, words (all but padding), or something else"),
+    ),
+    "weightings": (
+        Fact("name", "text", "a softmax of products of two tensors, with which others are weighed, in the first steps"),
+        Fact("keys", "count", "number of weights of a query"),
+        Fact("greatest", "number", "the greatest of them, as a mean over the queries"),
+        Fact("line", "text", "where a softmax is called"),
     ),
     "probes": (
         Fact("name", "text", "an experiment with a model on one batch, numbered if there are several models"),
@@ -483,7 +505,7 @@ NUMBERS = frozenset(
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved"),
+        *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved", "weightings"),
     )
 )
 """Subjects that many trainings do not have."""

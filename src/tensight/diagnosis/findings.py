@@ -32,6 +32,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "tied-weights": ("tied weights", "权重共享"),
     "averages": ("averages of weights", "权重平均"),
     "initialization": ("initialization", "初始化"),
+    "activations": ("silent or saturated units", "失活或饱和的单元"),
     "data": ("data", "数据"),
     "evaluation": ("evaluation", "评估"),
     "backward": ("backward function", "反向函数"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.diagnosis.diagnosed import (
     BATCH,
@@ -22,7 +22,7 @@ from tests.diagnosis.models import WORDS, Transformer, next_word, sentences
 from tests.diagnosis.tasks import Reader, convolutional, give_pictures, give_sequences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.diagnosis.diagnosed import Diagnosed
 
@@ -326,7 +326,125 @@ def as_many_of_each_class(training: Diagnosed) -> None:
         optimizer.step()
 
 
+# --- stream-repeated ---
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Rows in order; each process reads every so many of them, or all.
+
+    Parameters
+    ----------
+    training : Diagnosed
+    is_shared : bool
+        Whether each process reads a part of them.
+    """
+
+    def __init__(self, training: Diagnosed, *, is_shared: bool = False) -> None:
+        self._rows, self._is_shared = [training.inputs, training.labels], is_shared
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        worker = torch.utils.data.get_worker_info()
+        part = slice(worker.id, None, worker.num_workers) if self._is_shared and worker else slice(None)
+        inputs, labels = (rows[part] for rows in self._rows)
+        yield from zip(inputs, labels, strict=True)
+
+
+def train_on_stream(training: Diagnosed, stream: Stream, model: nn.Module, *, workers: int = 2, times: int = 1) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for inputs, labels in DataLoader(stream, batch_size=16, num_workers=workers):
+        for _ in range(times):
+            optimizer.zero_grad()
+            F.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+
+
+def stream_of_rows(training: Diagnosed) -> None:
+    train_on_stream(training, Stream(training), network())
+
+
+def stream_of_pictures(training: Diagnosed) -> None:
+    give_pictures(training)
+    train_on_stream(training, Stream(training), convolutional())
+
+
+def stream_of_sequences(training: Diagnosed) -> None:
+    give_sequences(training)
+    train_on_stream(training, Stream(training), Reader())
+
+
+def stream_that_is_shared(training: Diagnosed) -> None:
+    train_on_stream(training, Stream(training, is_shared=True), network())
+
+
+def stream_each_batch_of_which_is_used_twice(training: Diagnosed) -> None:
+    train_on_stream(training, Stream(training), network(), workers=0, times=2)
+
+
+# --- channels-last ---
+
+
+def pictures_of_three_colours(training: Diagnosed, *, sides: tuple[int, int] = (8, 8)) -> torch.Tensor:
+    """Return pictures with their channels last; one of the colours tells the class."""
+    training.labels = torch.arange(256) % 3
+    pictures = torch.rand(256, *sides, 3)
+    pictures[torch.arange(256), :, :, training.labels] += 1
+    return pictures
+
+
+def pictures_as_they_are_read(training: Diagnosed) -> None:
+    training.inputs = pictures_of_three_colours(training)
+    training.train(nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(192, 3)))
+
+
+def pictures_of_one_channel(training: Diagnosed) -> None:
+    give_pictures(training)
+    training.inputs = training.inputs.movedim(1, -1).contiguous()
+    training.train(nn.Sequential(nn.Conv2d(8, 4, (3, 1)), nn.ReLU(), nn.Flatten(), nn.Linear(24, CLASSES)))
+
+
+def network_in_a_module(training: Diagnosed) -> None:
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(8, 16, 1)
+            self.head = nn.Linear(16, 3)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.head(F.gelu(self.stem(given)).mean((2, 3)))
+            return result
+
+    training.inputs = pictures_of_three_colours(training)
+    training.train(Classifier())
+
+
+def pictures_that_are_permuted_first(training: Diagnosed) -> None:
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 3)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.head(self.stem(given.permute(0, 3, 1, 2)).relu().mean((2, 3)))
+            return result
+
+    training.inputs = pictures_of_three_colours(training)
+    training.train(Classifier(), steps=60)
+
+
+def boards_of_eight_planes(training: Diagnosed) -> None:
+    """Eight planes of a narrow board: rows, and three columns."""
+    training.inputs = pictures_of_three_colours(training, sides=(8, 6)).contiguous()
+    training.train(nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)))
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (stream_of_rows, "stream-repeated", "2 times in a row"),
+    (stream_of_pictures, "stream-repeated", "2 times in a row"),
+    (stream_of_sequences, "stream-repeated", "2 times in a row"),
+    (pictures_as_they_are_read, "channels-last", "32x8x8x3"),
+    (pictures_of_one_channel, "channels-last", "32x8x8x1"),
+    (network_in_a_module, "channels-last", "stem takes their 8 rows"),
     (inputs_that_are_lost, "input-constant", "are 0"),
     (pictures_that_are_divided_as_whole_numbers, "input-constant", "32x1x8x8"),
     (words_that_are_unknown, "input-constant", "All ids"),
@@ -343,6 +461,10 @@ FAULTY: tuple[Faulty, ...] = (
 )
 
 HEALTHY: tuple[Healthy, ...] = (
+    (stream_that_is_shared, "stream-repeated"),
+    (stream_each_batch_of_which_is_used_twice, "stream-repeated"),
+    (pictures_that_are_permuted_first, "channels-last"),
+    (boards_of_eight_planes, "channels-last"),
     (episodes_that_begin_at_zero, "input-constant"),
     (mask_of_ones_before_the_input, "input-constant"),
     (one_number_in_each_step, "input-constant"),

@@ -206,12 +206,6 @@ def adapters_of_zeros(training: Diagnosed) -> None:
     training.train(Adapted())
 
 
-def units_that_are_off(training: Diagnosed) -> None:
-    model = network()
-    nn.init.constant_(model[0].bias, -100.0)
-    training.train(model)
-
-
 def values_that_are_rounded(training: Diagnosed) -> None:
     """Rounding has a gradient of 0 everywhere; a straight-through estimator is missing."""
     training.train(Cut(ConvNet(), CLASSES, torch.round))
@@ -276,7 +270,6 @@ FAULTY: tuple[Faulty, ...] = (
     (head_that_is_never_called, "no-gradient", "other.weight, other.bias"),
     (two_zero_factors, "zero-gradient", "0.weight"),
     (adapters_of_zeros, "zero-gradient", "down.weight, up.weight"),
-    (units_that_are_off, "zero-gradient", "0.weight"),
     (values_that_are_rounded, "zero-gradient", "round, whose derivative is 0"),
     (backward_pass_of_zeros, "zero-gradient", "words.weight, positions.weight"),
     (output_clamped_out_of_reach, "zero-gradient", "all weights"),
@@ -455,7 +448,7 @@ test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
 
 
 def test_parameters_beside_a_dead_matrix_are_counted_with_it(diagnosed: Diagnosed) -> None:
-    units_that_are_off(diagnosed)
+    two_zero_factors(diagnosed)
     (finding,) = diagnosed.findings()
     assert (finding.values["count"], finding.values["of"]) == (2, 4)
 

@@ -143,11 +143,8 @@ def feature_overwritten(_: Diagnosed) -> None:
     )
 
 
-def dead_from_the_start(_: Diagnosed) -> None:
-    model = Model(lambda m, x: m.layer1(m.layer0(x).relu()), **layers(8, 16, CLASSES))
-    with torch.no_grad():
-        model.layers["layer0"].bias.fill_(-50.0)  # type: ignore[union-attr, operator]
-    train(model, points)
+def clamped_to_a_single_value(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(m.layer0(x).clamp(50.0, 60.0)), **layers(8, 16, CLASSES)), points)
 
 
 def conditioned(_: Diagnosed) -> None:
@@ -491,6 +488,23 @@ def cache_and_log(_: Diagnosed) -> None:
     train(Keeping(), points)
 
 
+def states_that_begin_alike(diagnosed: Diagnosed) -> None:
+    """An episode begins with the same state for all of a batch; what follows depends on chance."""
+    model = nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(12):
+        states, losses = torch.zeros(16, dtype=torch.long), []
+        for _ in range(4):
+            choice = torch.distributions.Categorical(logits=model(states))
+            actions = choice.sample()
+            losses.append(-choice.log_prob(actions) * torch.randn(16))
+            states = (states + 2 * actions - 1).clamp(0, 5)
+        optimizer.zero_grad()
+        torch.stack(losses).mean().backward()
+        optimizer.step()
+    assert diagnosed.is_attached
+
+
 FAULTY: list[Faulty] = [
     (hook_that_negates, "loss-against-gradient", "one batch"),
     (hooks_of_weights_that_negate, "loss-against-gradient", "one batch"),
@@ -500,7 +514,7 @@ FAULTY: list[Faulty] = [
     (reshaped_for_transposed, "samples-mixed", "reshape"),
     (second_input_forgotten, "input-ignored", "more"),
     (feature_overwritten, "input-ignored", "1 of 8 features"),
-    (dead_from_the_start, "input-ignored", "the same for all samples"),
+    (clamped_to_a_single_value, "input-ignored", "the same for all samples"),
     (first_of_lstm, "positions-ignored", "first"),
     (first_of_gru, "positions-ignored", "first"),
     (last_alone, "positions-ignored", "last"),
@@ -522,6 +536,7 @@ FAULTY: list[Faulty] = [
 HEALTHY: list[Healthy] = [
     (batch_statistics_on_purpose, "samples-mixed"),
     (conditioned, "input-ignored"),
+    (states_that_begin_alike, "input-ignored"),
     (last_of_lstm, "positions-ignored"),
     (padded_on_the_left, "later-words-count"),
     (hidden_padding, "padding-counts"),

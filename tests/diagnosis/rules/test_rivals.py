@@ -22,12 +22,22 @@ STEPS, BATCH = 12, 32
 # --- generators and discriminators ---
 
 
-def against_each_other(diagnosed: Diagnosed, judge: Judge, target: float, real: float = 1.0, sign: float = 1.0) -> None:
-    """Train a generator, with a loss towards the target, and a discriminator."""
+def against_each_other(
+    diagnosed: Diagnosed,
+    judge: Judge,
+    target: float,
+    real: float = 1.0,
+    sign: float = 1.0,
+    rates: tuple[float, float] = (1e-3, 1e-3),
+    steps: int = STEPS,
+    apart: float = 0.0,
+) -> None:
+    """Train a generator, with a loss towards the target, and a discriminator; to what data are, a number is added."""
     generator, discriminator = network(out=FEATURES), network(out=1)
-    optimizers = [torch.optim.Adam(model.parameters(), 1e-3) for model in (generator, discriminator)]
-    for _ in range(STEPS):
-        inputs, _ = diagnosed.batch()
+    models = generator, discriminator
+    optimizers = [torch.optim.Adam(model.parameters(), rate) for model, rate in zip(models, rates, strict=True)]
+    for _ in range(steps):
+        inputs = diagnosed.batch()[0] + apart
         made = generator(torch.randn(len(inputs), FEATURES))
         optimizers[1].zero_grad()
         loss = judge(discriminator(inputs), real) + judge(discriminator(made.detach()), 1.0 - real)
@@ -73,6 +83,22 @@ def labels_the_other_way_round(diagnosed: Diagnosed) -> None:
 def loss_that_is_raised(diagnosed: Diagnosed) -> None:
     """The first form of the loss: the generator raises that of the discriminator."""
     against_each_other(diagnosed, of_logits, 0.0, sign=-1.0)
+
+
+def data_far_from_what_is_made(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_logits, 1.0, rates=(1e-5, 2e-2), steps=160, apart=20.0)
+
+
+def generator_that_is_too_slow(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_probabilities, 1.0, rates=(1e-6, 2e-2), steps=160, apart=5.0)
+
+
+def answers_the_other_way_round(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_logits, 0.0, real=0.0, rates=(1e-5, 2e-2), steps=160, apart=-20.0)
+
+
+def generator_that_keeps_up(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_logits, 1.0, rates=(1e-2, 1e-3), steps=120)
 
 
 def probe_beside_training(diagnosed: Diagnosed) -> None:
@@ -166,6 +192,9 @@ def losses_weighed_by_shares(_: Diagnosed) -> None:
 
 
 FAULTY: tuple[Faulty, ...] = (
+    (data_far_from_what_is_made, "discriminator-certain", "Since step"),
+    (generator_that_is_too_slow, "discriminator-certain", "with certainty"),
+    (answers_the_other_way_round, "discriminator-certain", "with certainty"),
     (target_of_fakes, "generator-target", "target is 0"),
     (squares_of_fakes, "generator-target", "target is 0"),
     (probabilities_of_fakes, "generator-target", "target is 1"),
@@ -174,6 +203,7 @@ FAULTY: tuple[Faulty, ...] = (
     (value_in_cross_entropies, "advantage-attached", "advantage"),
 )
 HEALTHY: tuple[Healthy, ...] = (
+    (generator_that_keeps_up, "discriminator-certain"),
     (target_of_real_ones, "generator-target"),
     (labels_the_other_way_round, "generator-target"),
     (loss_that_is_raised, "generator-target"),

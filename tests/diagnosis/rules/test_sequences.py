@@ -286,7 +286,92 @@ def outputs_that_are_all_trained(_: Diagnosed) -> None:
     remember(model, lambda inputs: sum(F.mse_loss(state, inputs[:, 0]) for state in model.states[1:]))
 
 
+# --- attention-saturated ---
+
+
+class Written(nn.Module):
+    """An attention that is written out, between an embedding and a head: (words) -> (classes).
+
+    Parameters
+    ----------
+    weigh : callable (query, key) -> Tensor
+        Returns the weights, shape (..., queries, keys).
+    width : int
+    heads : int
+    """
+
+    def __init__(
+        self, weigh: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], width: int = 64, heads: int = 1
+    ) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(WORDS, width), nn.Embedding(LENGTH, width)
+        self.query, self.key, self.value = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.head, self.heads, self.weigh = nn.Linear(width, 2), heads, weigh
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(ids) + self.positions(torch.arange(ids.shape[1]))
+        query, key, value = (
+            layer(hidden).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = (self.weigh(query, key) @ value).transpose(1, 2).flatten(2)
+        result: torch.Tensor = self.head((hidden + mixed).mean(1))
+        return result
+
+
+def read_words(training: Diagnosed, model: nn.Module, rate: float = 1e-3) -> None:
+    assert not training.is_attached
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    for _ in range(30):
+        ids = sentences()
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids), (ids[:, 0] > 5).long()).backward()
+        optimizer.step()
+
+
+def scores_without_a_scale(training: Diagnosed) -> None:
+    model = Written(lambda query, key: (query @ key.transpose(-1, -2)).softmax(-1))
+    nn.init.normal_(model.query.weight)
+    read_words(training, model)
+
+
+def scores_that_are_multiplied(training: Diagnosed) -> None:
+    """The root of the width is a factor, with a mask and dropout."""
+
+    def weigh(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        scores = 64 * (query @ key.transpose(-1, -2)) * query.shape[-1] ** 0.5
+        hidden = torch.ones(LENGTH, LENGTH).tril() == 0
+        return F.dropout(scores.masked_fill(hidden, float("-inf")).softmax(-1), 0.1)
+
+    read_words(training, Written(weigh, heads=4))
+
+
+def scores_of_large_words(training: Diagnosed) -> None:
+    model = Written(lambda query, key: (torch.einsum("bhqd,bhkd->bhqk", query, key) / 8).softmax(-1))
+    nn.init.normal_(model.words.weight, std=30)
+    read_words(training, model)
+
+
+def scores_with_a_scale(training: Diagnosed) -> None:
+    read_words(training, Written(lambda query, key: (query @ key.transpose(-1, -2) / 8).softmax(-1)), 1e-2)
+
+
+def addresses_that_are_sharpened(training: Diagnosed) -> None:
+    """Of a memory: cosines are raised until a single place is read, from a given step on."""
+    strength = 0.0
+
+    def weigh(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        nonlocal strength
+        strength += 20.0
+        return (strength * (F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-1, -2))).softmax(-1)
+
+    read_words(training, Written(weigh), 1e-2)
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (scores_without_a_scale, "attention-saturated", "test_sequences.py:"),
+    (scores_that_are_multiplied, "attention-saturated", "one of 10 keys"),
+    (scores_of_large_words, "attention-saturated", "in 1 attentions"),
     (cell_of_pytorch_that_is_detached, "state-detached", "cell"),
     (cell_by_hand_that_is_detached, "state-detached", "cell"),
     (states_that_are_data, "state-detached", "cell"),
@@ -378,6 +463,8 @@ def padding_that_a_decoder_ignores(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (scores_with_a_scale, "attention-saturated"),
+    (addresses_that_are_sharpened, "attention-saturated"),
     (state_that_is_kept, "state-detached"),
     (state_that_is_detached_halfway, "state-detached"),
     (outputs_that_are_all_trained, "state-detached"),

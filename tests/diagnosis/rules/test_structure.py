@@ -511,6 +511,14 @@ def decoder_that_was_transposed(training: Diagnosed) -> None:
     training.train(nn.Sequential(encoder, nn.ReLU(), decoder), F.mse_loss)
 
 
+def code_that_is_wider_than_its_input(training: Diagnosed) -> None:
+    """As of a sparse autoencoder: the decoder begins as the transposed encoder on purpose."""
+    training.labels = training.inputs
+    encoder, decoder = nn.Linear(FEATURES, 32), nn.Linear(32, FEATURES)
+    encoder.weight.data = decoder.weight.data.T.clone()
+    training.train(nn.Sequential(encoder, nn.ReLU(), decoder), F.mse_loss)
+
+
 def embedding_that_is_the_head(training: Diagnosed) -> None:
     assert not training.is_attached
     model = TinyLM()
@@ -830,6 +838,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (monte_carlo_dropout, "drops-in-evaluation"),
     (noise_that_is_meant, "drops-in-evaluation"),
     (embedding_that_is_the_head, "tied-apart"),
+    (code_that_is_wider_than_its_input, "tied-apart"),
     (blocks_that_begin_alike, "tied-apart"),
     (groups_of_two_channels, "norm-of-one"),
     (batches_of_two_pictures, "norm-of-one"),

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 MOST_CLASSES = 4096
 """Number of classes of a batch whose targets are counted."""
 
+LEAST_COPIED, _LEAST_FEATURES, MOST_COPIED = 8, 3, 64
+"""Minimum number of samples and of features with which targets are looked for among inputs; of those that are named."""
+
+_ROUNDING = 1e-6
+"""Difference of a correlation from 1 that float32 explains."""
+
 OF_CLASSES = ("cross_entropy", "nll_loss")
 _WITH_REACH = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce")
 _SQUASHING = frozenset(("softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu"))
@@ -171,6 +177,37 @@ def target_facts(
     if math.isfinite(lowest) or math.isfinite(highest):
         facts["outside"] = float(((numbers < lowest - 1e-6) | (numbers > highest + 1e-6)).mean())
     return facts
+
+
+def copied_facts(target: NDArray[Any], given: NDArray[Any]) -> dict[str, Any]:
+    """Return of which features the targets are a multiple plus a constant, up to rounding.
+
+    Parameters
+    ----------
+    target : ndarray, shape (samples,) or (samples, 1)
+    given : ndarray, shape (samples, features) or (samples, times, features)
+        What the model was given; of a sequence, its last time is looked at.
+    """
+    values = target.reshape(-1).astype(np.float64)
+    features = (given if given.ndim == 2 else given[:, -1]).astype(np.float64)
+    if len(values) != len(features) or len(values) < LEAST_COPIED or features.shape[1] < _LEAST_FEATURES:
+        return {}
+    values = values - values.mean()
+    scale = float(np.sqrt(values @ values))
+    if not scale or not math.isfinite(scale):
+        return {}
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        centred = features - features.mean(0)
+        cosines = (values @ centred) / (scale * np.sqrt((centred**2).sum(0)))
+    is_equal = np.abs(cosines) > 1 - _ROUNDING
+    equal = np.flatnonzero(is_equal)
+    others = cosines[~is_equal & np.isfinite(cosines)]
+    related = len(values) * float((others**2).mean()) if others.size else math.nan
+    return {
+        "features": features.shape[1],
+        "copied": " ".join(map(str, equal[:MOST_COPIED].tolist())),
+        "related": related,
+    }
 
 
 def _reach(before: list[str]) -> tuple[float, float]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _SETTLED = 5
+_CHANNELS = (1, 3, 4)
+"""Numbers of channels of pictures."""
+
 _MANY = 4
 """Number of calls of a model of which one alone is used by an update."""
 
@@ -61,6 +64,48 @@ def repeated(facts: Facts) -> Iterator[Finding]:
         values = {"model": name, "steps": len(prints), "batches": batches}
         step = int(table["step"][of_name][0])
         yield Finding("batch-repeated", "likely", step, "same", values, {"input": name, "module": name})
+
+
+def read_by_each_worker(facts: Facts) -> Iterator[Finding]:
+    """Find streams that each process of a loader reads as a whole, so that each batch comes once from each."""
+    steps = facts["steps"]
+    workers = int(steps["workers"].max()) if len(steps) else 0
+    if workers < 2:
+        return
+    table = facts["calls"]
+    for name in table.names:
+        rows = (table["name"] == name) & table["is_trained"] & (table["fingerprint"] != 0)
+        at, prints = table["step"][rows], table["fingerprint"][rows]
+        together = at == at[:1] + np.arange(len(at))
+        blocks = prints[together][: int(together.sum()) // workers * workers].reshape(-1, workers)
+        if len(blocks) < _SETTLED or (blocks != blocks[:, :1]).any() or len(set(blocks[:, 0].tolist())) < len(blocks):
+            continue
+        values = {"model": name, "workers": workers, "blocks": len(blocks)}
+        yield Finding("stream-repeated", "certain", int(at[0]), "workers", values, _where_of_loader(facts, name))
+
+
+def _where_of_loader(facts: Facts, name: str) -> dict[str, str]:
+    line = next(filter(None, facts["ranks"].last("loader_line").values()), "")
+    return {"input": name, "module": name, **({"loader": str(line)} if line else {})}
+
+
+def channels_last(facts: Facts) -> Iterator[Finding]:
+    """Find pictures whose rows are taken for channels by the first convolution."""
+    calls, layers, parameters = facts["calls"], facts["layers"], facts["parameters"]
+    shapes = {shape for shape in calls["input_shape"][calls["is_trained"]].tolist() if shape}
+    if len(shapes) != 1 or not len(layers):
+        return
+    shape = str(next(iter(shapes)))
+    sizes, first = sizes_of(shape), layers.names[0]
+    weight = sizes_of(str(parameters.last("shape").get(f"{first}.weight", "")))
+    if len(sizes) != 4 or len(weight) != 4 or layers.last("type")[first] != "Conv2d":
+        return
+    _, rows, columns, channels = sizes
+    if channels in _CHANNELS and rows == columns > max(_CHANNELS) and weight[1] == rows:
+        values = {"shape": shape, "name": first, "rows": rows, "channels": channels}
+        yield Finding(
+            "channels-last", "likely", int(layers.steps[0]), "last", values, {"module": first, "input": shape}
+        )
 
 
 def unused(facts: Facts) -> Iterator[Finding]:
@@ -157,6 +202,53 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "stream-repeated",
+        "data",
+        ("calls", "steps.workers"),
+        read_by_each_worker,
+        {
+            "workers": (
+                "{model} is given each batch {workers} times in a row: each of the {workers} processes of the loader reads the"
+                " whole stream",
+                "{model} 连续 {workers} 次得到同一批次：加载器的 {workers} 个进程各自读取整个数据流",
+            )
+        },
+        {"workers": ("{blocks} batches were compared", "比较了 {blocks} 个批次")},
+        (
+            "Let each process read a part of it: torch.utils.data.get_worker_info() in __iter__ of the IterableDataset",
+            "让每个进程只读取一部分：在 IterableDataset 的 __iter__ 中使用 torch.utils.data.get_worker_info()",
+        ),
+        (
+            "Streams that are shuffled otherwise in each process, and batches that are used several times without one.",
+            "各进程打乱方式不同的数据流，以及没有多个进程时重复使用的批次。",
+        ),
+        frozenset(("batch-repeated", "loss-stays")),
+        10,
+    ),
+    Rule(
+        "channels-last",
+        "data",
+        ("calls", "layers", "parameters"),
+        channels_last,
+        {
+            "last": (
+                "Pictures of shape {shape} have their channels last, and {name} takes their {rows} rows for channels",
+                "形状为 {shape} 的图像通道在最后，而 {name} 把它们的 {rows} 行当作通道",
+            )
+        },
+        {},
+        (
+            "Permute them to (samples, channels, rows, columns): permute(0, 3, 1, 2)",
+            "转置为 (样本, 通道, 行, 列)：permute(0, 3, 1, 2)",
+        ),
+        (
+            "Pictures that are not square, and models that permute them before their first convolution.",
+            "非正方形图像，以及在第一个卷积之前转置它们的模型。",
+        ),
+        frozenset(("loss-stays",)),
+        12,
     ),
     Rule(
         "batches-unused",

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
-from tensight.diagnosis.rules.losses import first_loss
+from tensight.diagnosis.rules.losses import constant_predictions, first_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,16 @@ _GUESSED = 0.05
 
 _FALLEN = 0.8
 """Share of its value at the best evaluation to which the loss of the training has fallen since."""
+
+
+_LEARNT = 0.5
+"""Share of the loss of a constant prediction below which training data are learnt."""
+
+_ABOVE = 1.2
+"""How many times as often as the most frequent class answers are right that are no guesses."""
+
+_ACCURACY = "accuracy"
+"""As live trainings call the share of right answers."""
 
 
 class Evaluated(NamedTuple):
@@ -136,6 +146,51 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         yield Finding("overfitting", "likely", best_step, "rises", described, where)
 
 
+def no_better(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations no better than a constant prediction, although the training's loss has fallen far below that."""
+    by_step, _ = constant_predictions(facts)
+    steps, losses = first_loss(facts)
+    factors = np.abs(facts["loss_functions"]["factor"])
+    if not by_step or len(steps) < _FEWEST or (factors != 1).any():
+        return
+    function = str(facts["loss_functions"]["function"][0])
+    guess = float(np.mean(list(by_step.values())))
+    last = float(losses[-max(len(losses) // 10, 2) :].mean())
+    is_learnt = losses < _LEARNT * guess
+    table = facts["evaluations"]
+    is_of_function = {str(name) for name in table["name"][table["function"] == function].tolist()}
+    skills = {skill.name.removeprefix(_ACCURACY): skill for skill in _evaluated(facts, "is_skill")}
+    for evaluated in _evaluated(facts, "is_loss"):
+        at, values = evaluated.steps, evaluated.values
+        if evaluated.name not in is_of_function or len(values) < _FEWEST or not last < _LEARNT * guess:
+            continue
+        # One that begins when the training data are known by heart may have been better before.
+        learnt_at = int(steps[np.argmax(is_learnt)])
+        skill = skills.get(evaluated.name.removeprefix(function))
+        if values.min() < 0.99 * guess or at[0] > learnt_at or (skill is not None and _is_above_chance(facts, skill)):
+            continue
+        described = {
+            "name": evaluated.name,
+            "guess": guess,
+            "lowest": float(values.min()),
+            "trained": last,
+            "count": len(values),
+        }
+        where = {"operator": evaluated.name, "line": evaluated.line}
+        yield Finding("evaluation-no-better", "likely", int(at[0]), "guess", described, where)
+
+
+def _is_above_chance(facts: Facts, skill: Evaluated) -> bool:
+    """Whether a share of right answers comes above that of the most frequent class."""
+    counts: dict[str, int] = {}
+    table = facts["loss_functions"]
+    for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True):
+        for each, amount in zip(classes.split(), amounts.split(), strict=False):
+            counts[each] = counts.get(each, 0) + int(amount)
+    share = max(counts.values(), default=0) / (sum(counts.values()) or 1)
+    return float(skill.values.max()) > _ABOVE * share
+
+
 def _improves(measure: Evaluated, since: int, direction: int = 1) -> bool:
     """Whether a measure, such as an accuracy, has become better since a step: the loss alone is worse."""
     values = direction * measure.values
@@ -172,6 +227,9 @@ def constant(facts: Facts) -> Iterator[Finding]:
         count, unit = len(values) - since, float(np.nan_to_num(table["rounding"][rows]).max())
         # What is printed with few digits is rounded to the same.
         if count < max(_FEWEST, len(values) // 2) or abs(float(values[-1])) < 50 * 2 * unit:
+            continue
+        # As many answers of few samples are right again and again once nothing changes much.
+        if since and not table["is_loss"][rows].all():
             continue
         trained = _falls(facts, float(steps[since]), _FALLEN)
         if trained is None:
@@ -428,5 +486,29 @@ RULES = (
         frozenset(),
         40,
         of_log=not_finite,
+    ),
+    Rule(
+        "evaluation-no-better",
+        "evaluation",
+        ("evaluations.function", "loss_functions", "losses"),
+        no_better,
+        {
+            "guess": (
+                "{name} never comes below that of a guess ({guess:.4g}), while the loss of the training falls to {trained:.4g}:"
+                " nothing that is learnt holds for other data",
+                "{name} 从未低于猜测的损失 ({guess:.4g})，而训练损失降到 {trained:.4g}：学到的东西对其他数据都不成立",
+            )
+        },
+        {"guess": ("the lowest of {count} evaluations is {lowest:.4g}", "{count} 次评估中最低为 {lowest:.4g}")},
+        (
+            "Check that inputs and targets belong together in both data sets, and are prepared the same way; print a few pairs",
+            "检查两个数据集中输入与目标是否对应、预处理是否相同；打印几对样本",
+        ),
+        (
+            "Evaluations that were better before, and those whose answers are right more often than the most frequent class.",
+            "此前更好的评估，以及答对比例高于最常见类别的评估。",
+        ),
+        frozenset(("overfitting",)),
+        30,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.diagnosis.facts import Facts
+
+
+_CERTAIN, _LONG = 2.0, 20
+"""Least logit of an answer that is certain, 88 %; and number of steps in which all answers must be."""
 
 
 def generator_target(facts: Facts) -> Iterator[Finding]:
@@ -44,6 +49,31 @@ def generator_target(facts: Facts) -> Iterator[Finding]:
         }
         where = {"module": generator, "operator": function, "line": line, "argument": "target"}
         yield Finding("generator-target", "certain", int(table["step"][row]), "generated", values, where)
+
+
+def certain_discriminator(facts: Facts) -> Iterator[Finding]:
+    """Find discriminators that tell all samples apart with certainty, so that generators learn next to nothing."""
+    table = facts["loss_functions"]
+    is_answer = np.isin(table["function"], ("bce", "bce_with_logits")) & (table["target_distinct"] == 1)
+    lowest, highest, target = (table[name] for name in ("input_min", "input_max", "target_mean"))
+    is_logit = table["function"] == "bce_with_logits"
+    limit = np.where(is_logit, _CERTAIN, 1 / (1 + math.exp(-_CERTAIN)))
+    is_certain = np.where(target >= 0.5, lowest > limit, highest < np.where(is_logit, -limit, 1 - limit))
+    for generator in dict.fromkeys(table["given_by"][is_answer & table["leads_on"]].tolist()):
+        rows = is_answer & ~table["leads_on"] & np.isin(table["given_by"], ("", generator))
+        steps = np.array(sorted(set(table["step"][rows].tolist())), np.int64)
+        certain = np.array(
+            [bool(is_certain[rows & (table["step"] == step)].all()) for step in steps.tolist()], np.bool_
+        )
+        if len(steps) < 2 * _LONG or len({*target[rows].tolist()}) < 2 or not certain[-_LONG:].all():
+            continue
+        since = len(steps) - int(np.argmax(~certain[::-1])) if not certain.all() else 0
+        if steps[since] > (steps[0] + steps[-1]) / 2:
+            continue
+        values = {"generator": generator, "step": int(steps[since]), "steps": len(steps) - since}
+        line = next(filter(None, table["line"][rows].tolist()), "")
+        where = {"module": generator, "operator": str(table["function"][rows][0]), "line": line}
+        yield Finding("discriminator-certain", "likely", int(steps[since]), "certain", values, where)
 
 
 def differentiated_advantage(facts: Facts) -> Iterator[Finding]:
@@ -87,6 +117,35 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "discriminator-certain",
+        "loss",
+        ("loss_functions.given_by",),
+        certain_discriminator,
+        {
+            "certain": (
+                "Since step {step} the discriminator tells each real sample from each one of {generator} with certainty: the generator"
+                " hardly learns from it",
+                "从第 {step} 步起判别器完全确定地区分每个真实样本与 {generator} 的每个样本：生成器几乎学不到东西",
+            )
+        },
+        {
+            "certain": (
+                "all its answers are above 88 % or below 12 % in {steps} steps that were read",
+                "在读取的 {steps} 步中，它的所有回答都高于 88 % 或低于 12 %",
+            )
+        },
+        (
+            "Train the discriminator less often or with a smaller rate, give it dropout or a gradient penalty, or smooth its targets",
+            "减少判别器的更新次数或降低其学习率，加入 dropout 或梯度惩罚，或平滑它的目标",
+        ),
+        (
+            "Discriminators that are certain for less than half of the training, and those without targets.",
+            "确定状态不到训练一半的判别器，以及没有目标的判别器。",
+        ),
+        frozenset(("loss-rises",)),
+        40,
     ),
     Rule(
         "advantage-attached",

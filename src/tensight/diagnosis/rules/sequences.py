@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _LEAST_STEPS = 2
+_LEAST_KEYS, _HARD = 8, 0.9
+"""Minimum number of keys, and the greatest weight with which a query sees next to nothing else."""
 
 
 def mask_of_words(facts: Facts) -> Iterator[Finding]:
@@ -67,6 +69,22 @@ def padding_that_is_a_word(facts: Facts) -> Iterator[Finding]:
         return
 
 
+def hard_attention(facts: Facts) -> Iterator[Finding]:
+    """Find attentions each of whose queries sees next to nothing but one key, from the first step on."""
+    table = facts["weightings"]
+    rows = table["keys"] >= _LEAST_KEYS
+    names = list(dict.fromkeys(table["name"][rows].tolist()))
+    if not names or len(set(table["step"][rows].tolist())) < _LEAST_STEPS:
+        return
+    greatest = table["greatest"][rows]
+    if greatest.min() < _HARD:
+        return
+    line = next(filter(None, table["line"][rows].tolist()), "")
+    values = {"greatest": float(greatest.mean()), "keys": int(table["keys"][rows].max()), "count": len(names)}
+    where = {"operator": "softmax", "line": line}
+    yield Finding("attention-saturated", "likely", int(table["step"][rows][0]), "hard", values, where)
+
+
 def detached_states(facts: Facts) -> Iterator[Finding]:
     """Find modules that are called step after step, and whose state is detached before each call."""
     table = facts["cells"]
@@ -87,6 +105,30 @@ def detached_states(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
+    Rule(
+        "attention-saturated",
+        "initialization",
+        ("weightings",),
+        hard_attention,
+        {
+            "hard": (
+                "The scores of attention are so large that a query gives {greatest:.2f} of its weight to one of {keys} keys before"
+                " anything is learnt",
+                "注意力分数过大：在学到任何东西之前，每个查询就把 {greatest:.2f} 的权重给了 {keys} 个键中的一个",
+            )
+        },
+        {"hard": ("in {count} attentions, from the first step on", "在 {count} 个注意力中，从第一步起")},
+        (
+            "Divide the products of queries and keys by the root of their size, and look at the scale of what they are made from",
+            "把查询与键的乘积除以其维度的平方根，并检查其来源的尺度",
+        ),
+        (
+            "Attentions that become so while they are trained, and those with fewer than eight keys.",
+            "在训练中才变成这样的注意力，以及少于八个键的注意力。",
+        ),
+        frozenset(("loss-stays", "loss-start", "scale-by-depth", *DIVERGENCE)),
+        25,
+    ),
     Rule(
         "state-detached",
         "gradient-cut",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules.parameters import are_as_made, frozen_share
@@ -141,6 +142,10 @@ def ties(facts: Facts) -> Iterator[Finding]:
         if kind == "shared" and not (owners.get(first, 0) and owners.get(second, 0)):
             continue
         if kind in ("equal", "transposed") and (len(equal) < 2 or equal[-1]):
+            continue
+        rows, columns = [*sizes_of(str(facts["parameters"].last("shape").get(first, ""))), 0, 0][:2]
+        if kind == "transposed" and rows > columns:
+            # Sparse autoencoders, whose code is wider than what they read, begin so and are not tied.
             continue
         step = int(table["step"][of_name][0] if equal.all() else table["step"][of_name][np.flatnonzero(~equal)[0]])
         where = {"parameter": f"{first}, {second}"}
@@ -588,7 +593,10 @@ RULES = (
             "Assign the parameter itself (output.weight = embedding.weight), after moving or loading the model",
             "直接赋参数本身 (output.weight = embedding.weight)，并在移动或加载模型之后进行",
         ),
-        ("Layers that were copied from each other, such as those of an encoder.", "相互复制的层，如编码器的各层。"),
+        (
+            "Layers that were copied from each other, such as those of an encoder, and codes that are wider than what they are made from.",
+            "相互复制的层，如编码器的各层。",
+        ),
         frozenset(),
         20,
     ),

@@ -22,6 +22,12 @@ _LEAST_STEPS = 2
 _LATER = 0.2
 """Share of the words after which a sequence is cut off on purpose, or by its end token."""
 
+_LEAST_COMPARED = 64
+"""Number of targets that are compared with the inputs."""
+
+_RELATED = 1.8
+"""How many times the square of a correlation by chance those with other features are of targets that follow them."""
+
 _MANY = 20
 """Number of batches that show all that is in the data, if they are no small ones."""
 
@@ -175,6 +181,32 @@ def classes_as_numbers(facts: Facts) -> Iterator[Finding]:
         width = rows[0]["input_shape"].split("x")
         if is_classes and (len(width) == 1 or width[-1] == "1"):
             yield finding_of("classes-by-regression", "likely", rows, "classes", highest=int(highest))
+
+
+def copied(facts: Facts) -> Iterator[Finding]:
+    """Find targets that are among the features which the model is given."""
+    for _, rows in functions_of(facts):
+        compared = [row for row in rows if row["features"] > 0]
+        sizes = [math.prod(sizes_of(row["target_shape"])) for row in compared]
+        # Of few samples, a feature may be the target by chance.
+        if len(compared) < _LEAST_STEPS or sum(sizes) < _LEAST_COMPARED:
+            continue
+        features = set.intersection(*(set(row["copied"].split()) for row in compared))
+        if not features or len({row["features"] for row in compared}) > 1:
+            continue
+        # A feature is the target on purpose where nothing else says anything about it, as in many a first example.
+        related = sum(row["related"] for row in compared) / len(compared)
+        if not related > _RELATED:
+            continue
+        feature = min(map(int, features))
+        count = compared[0]["features"]
+        yield finding_of(
+            *("targets-copied", "likely", compared, "feature"),
+            feature=feature,
+            features=count,
+            samples=sum(sizes),
+            related=related,
+        )
 
 
 def targets_wild(facts: Facts) -> Iterator[Finding]:
@@ -387,6 +419,36 @@ RULES = (
             "每个类别一个输出并用 cross_entropy；若数字表示数量则保留",
         ),
         rank=25,
+    ),
+    rule_of(
+        "targets-copied",
+        "targets",
+        copied,
+        {
+            "feature": (
+                "The targets are among the inputs: feature {feature} of {features}, counted"
+                " from 0, is the target itself but for a factor and a constant",
+                "目标就在输入之中：特征 {feature} (共 {features} 个) 除了一个系数和常数之外就是目标本身",
+            )
+        },
+        {
+            "feature": (
+                "for all {samples} samples of {steps} steps that were compared; other features are related to it, too,"
+                " {related:.1f} times as much as by chance",
+                "比较的 {steps} 步中的全部 {samples} 个样本都如此；其余特征与目标的关系也是偶然情况的 {related:.1f} 倍",
+            )
+        },
+        (
+            "Leave this column, or this time, out of the inputs: with new data it will not be known",
+            "从输入中去掉这一列或这一时刻：对新数据它是未知的",
+        ),
+        (
+            "Models that are given one or two features, or whose targets are vectors, as those of autoencoders, and features that"
+            " alone say anything about the target.",
+            "只有一两个特征、或目标是向量的模型 (如自编码器)，以及唯一与目标有关的特征。",
+        ),
+        rank=25,
+        needs="loss_functions.features",
     ),
     rule_of(
         "targets-not-scaled",

@@ -9,7 +9,7 @@ from torch import nn
 
 from tensight.agents.facts.padding import masked_by
 from tensight.agents.facts.samples import MOST_ELEMENTS
-from tensight.agents.torch.facts.reading import array_of, is_readable
+from tensight.agents.torch.facts.reading import array_of, is_readable, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,6 +30,7 @@ class Sequences:
         self._calls: dict[str, _Call] = {}
         self._padding: dict[tuple[int, ...], int] = {}
         self._functions: list[dict[str, Any]] = []
+        self._weightings: list[dict[str, Any]] = []
         self._is_configured = False
 
     def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
@@ -64,6 +65,18 @@ class Sequences:
             row = {"is_of_itself": queries == keys, "is_masked": has_mask, "positions": keys}
             name = f"scaled_dot_product_attention {len(self._functions) + 1}"
             self._functions.append({"name": name, "line": line, **row})
+
+    def weighed(self, weightings: Iterable[torch.Tensor], line: str) -> None:
+        """Note the weights of attentions that are written out, shape (..., queries, keys); and a line."""
+        for weights in weightings:
+            greatest = float(part_of(weights).amax(-1).float().mean())
+            name = f"softmax {len(self._weightings) + 1}"
+            self._weightings.append({"name": name, "keys": weights.shape[-1], "greatest": greatest, "line": line})
+
+    def take_weightings(self) -> list[dict[str, Any]]:
+        """Return the rows of ``weightings``, and forget them."""
+        rows, self._weightings = self._weightings, []
+        return rows
 
     def padding_index(self, ids: torch.Tensor) -> int:
         """Return the id that an embedding of ids of this shape was made to take for padding; -1 if it takes none."""

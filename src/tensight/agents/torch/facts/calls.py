@@ -75,6 +75,8 @@ class Calls:
         Further ones, as those of a decoder.
     mask : Tensor or None
         Which of the ids count.
+    samples : Tensor or None
+        The first samples that a trained model was given, if they are vectors or sequences of vectors.
     put_out : dict of int to Tensor
         What models have put out, by the sequence numbers of the functions that made it.
     reached : set of int
@@ -106,6 +108,7 @@ class Calls:
         self.ids: torch.Tensor | None = None
         self.later_ids: list[torch.Tensor] = []
         self.mask: torch.Tensor | None = None
+        self.samples: torch.Tensor | None = None
         self.put_out: dict[int, torch.Tensor] = {}
         self.reached: set[int] = set()
 
@@ -292,6 +295,8 @@ class Calls:
                 row["fingerprint"] = fingerprint([sample(value)])
                 row["input_shape"] = shape_text(value.shape)
                 row["is_ids"] = not (value.is_floating_point() or value.is_complex())
+            if self.samples is None and row["is_trained"] and value.dim() in (2, 3) and not value.requires_grad:
+                self.samples = plain(value)
             if self.ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self.ids, self.mask = plain(value), next(readable_tensors((mask,)), None)
             elif value.dim() == 2 and value.dtype == torch.long and len(self.later_ids) < _MOST_LATER:

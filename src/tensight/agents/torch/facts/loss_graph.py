@@ -23,6 +23,7 @@ from tensight.agents.torch.facts.autograd_functions import (
     SUMS,
     exponent_of,
     factor_of,
+    first_behind,
     input_of,
     input_of_kind,
     inputs_of,
@@ -101,6 +102,14 @@ _ACTIVATIONS = {
 _REDUCTIONS = ("none", "mean", "sum")
 
 
+MOST_WEIGHTINGS = 64
+"""Number of attentions that are written out, of a loss."""
+
+_DROPPED = (*PASSING, "Mul", "Div", "NativeDropout")
+_SCORED = (*PASSING, "Mul", "Div", "Add", "Sub", "Where")
+"""What stands between the product of queries and keys and its softmax: a scale, and a mask."""
+
+
 class LossFunction(NamedTuple):
     """A loss function in the graph.
 
@@ -151,6 +160,9 @@ class LossGraph(NamedTuple):
         Sequence numbers of the functions that were reached.
     attentions : tuple of (bool, int, int)
         Of each fused attention, whether it has a mask, and for how many queries and keys it is.
+    weightings : tuple of Tensor
+        What softmaxes of products of two tensors have put out, with which others are weighed, as in an attention that
+        is written out: shape (..., queries, keys).
     """
 
     function: str
@@ -160,6 +172,7 @@ class LossGraph(NamedTuple):
     elements: int = -1
     numbers: frozenset[int] = frozenset()
     attentions: tuple[tuple[bool, int, int], ...] = ()
+    weightings: tuple[torch.Tensor, ...] = ()
 
 
 class _Path(NamedTuple):
@@ -185,6 +198,7 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
     functions: list[LossFunction] = []
     leaves: list[torch.Tensor] = []
     attentions: list[tuple[bool, int, int]] = []
+    weightings: list[torch.Tensor] = []
     is_connected = False
     seen = {root.grad_fn}
     queue = [_Path(root.grad_fn, 1.0)]
@@ -201,6 +215,8 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
             break
         if name.startswith("ScaledDotProduct"):
             attentions += _attention(node)
+        if name == "Bmm" and len(weightings) < MOST_WEIGHTINGS:
+            weightings += _weighting(node)
         if at < _NEAR_THE_LOSS:
             count = len(functions)
             _add_loss(node, name, factor, functions, outputs)
@@ -219,7 +235,7 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
     functions = [
         each._replace(is_mean=each.is_alone and math.prod(output_shape(each.node)) == elements) for each in functions
     ]
-    return LossGraph(made_by, is_connected, functions, leaves, elements, numbers, tuple(attentions))
+    return LossGraph(made_by, is_connected, functions, leaves, elements, numbers, tuple(attentions), tuple(weightings))
 
 
 def _attention(node: Any) -> Iterator[tuple[bool, int, int]]:
@@ -228,6 +244,18 @@ def _attention(node: Any) -> Iterator[tuple[bool, int, int]]:
     if query is not None and key is not None and query.dim() == key.dim() == 4:
         has_mask = any(getattr(node, f"_saved_{name}", None) is not None for name in ("attn_mask", "attn_bias"))
         yield has_mask or bool(getattr(node, "_saved_is_causal", True)), query.shape[-2], key.shape[-2]
+
+
+def _weighting(node: Any) -> Iterator[torch.Tensor]:
+    """Yield what a softmax of scores has put out, if a product weighs something else with that."""
+    softmax = first_behind(input_of(node, 0), _DROPPED)
+    if kind_of(softmax) != "Softmax":
+        return
+    scores = first_behind(input_of(softmax, 0), _SCORED)
+    weights, shape = saved_by(softmax, "result"), output_shape(softmax)
+    is_last = bool(shape) and int(softmax._saved_dim) in (len(shape) - 1, 2**64 - 1)
+    if kind_of(scores) == "Bmm" and _is_of_pairs(scores) and is_last and weights is not None:
+        yield plain(weights)
 
 
 def _elements(node: Any, depth: int = 0) -> int:

@@ -14,17 +14,20 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
-from tensight.agents.facts.samples import shape_text
+from tensight.agents.facts.loss_functions import copied_facts
+from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, files, loss_graph, made_lines
+from tensight.agents.torch.facts.activations import activation_facts
 from tensight.agents.torch.facts.attentions import Sequences
 from tensight.agents.torch.facts.calls import Calls
 from tensight.agents.torch.facts.cells import Cells
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
+from tensight.agents.torch.facts.evaluations import Evaluations
 from tensight.agents.torch.facts.lines import FUNCTIONS, FunctionLines
-from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, readable_tensors
+from tensight.agents.torch.facts.reading import array_of, is_ordinary, is_readable, part_of, plain, readable_tensors
 from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
     NormCalls,
@@ -36,6 +39,7 @@ from tensight.agents.torch.facts.structure import (
     longest_loader,
     module_rows,
     normalised,
+    workers_of_streams,
 )
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.framework import is_scripted
@@ -67,6 +71,9 @@ _MOST_UNREAD = 16
 """Number of steps whose losses stay on a device."""
 
 _LAYERS_IN_STEPS = 4
+_COMPARED_STEPS = 32
+"""Number of steps in which targets are looked for in the inputs."""
+
 _LINES_IN_STEPS = 2
 _SEARCHES = (1, 2, 8, 32, 128, 512, 2048)
 """Steps after which schedulers and copies are looked for, which takes a while."""
@@ -124,6 +131,7 @@ class FactSource:
         self._step = self._without_optimizer = 0
         self._calls = Calls(names, parameters)
         self._cells = Cells(self._lines.cuts.detached_line)
+        self._evaluations = Evaluations(boundary.call)
         self._jumps = Jumps()
         self._norms = NormCalls()
         self._accumulating: dict[int, dict[str, Any]] = {}
@@ -137,6 +145,7 @@ class FactSource:
         self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._unscaled_line = ""
         self._batches = self._batch_size = -1
+        self._workers = 0
         self._loader_line = ""
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
@@ -165,6 +174,11 @@ class FactSource:
         notes = self._diagnosing.notes if self._step else self._diagnosing.is_received
         return notes and self._is_ordinary
 
+    @property
+    def _reads_layers(self) -> bool:
+        """Whether what layers are given and put out is read: in the first steps, and in some later ones."""
+        return self._step < _LAYERS_IN_STEPS or not self._step & (self._step + 1)
+
     def _check_weights(self) -> None:
         """End reading where weights are of classes of their own, such as shards: what is in them may have no memory."""
         weights = (weight for optimizer in self._parameters.optimizers for weight in weights_of(optimizer))
@@ -174,6 +188,7 @@ class FactSource:
             self._unfollow_calls()
             self._lines.leave()
             self._calls.stop()
+            self._evaluations.ends()
 
     def _follow(self) -> None:
         """Follow calls of modules only in steps of which anything is noted."""
@@ -233,6 +248,8 @@ class FactSource:
         self._read_losses()
         self._lines.leave()
         self._calls.stop()
+        self._evaluations.ends()
+        self._diagnosing.add("evaluations", self._step + 1, self._evaluations.take())
         self._diagnosing.close()
 
     # --- events ---
@@ -249,6 +266,8 @@ class FactSource:
             if self._step < _LAYERS_IN_STEPS:
                 self._cells.enters(module, self._label(module), arguments)
         if self._depth == 1:
+            if torch.is_grad_enabled():
+                self._evaluations.ends()
             self._outermost = self._names.modules.get(id(module))
             self._calls.begins(module)
             if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
@@ -265,9 +284,10 @@ class FactSource:
         self._depth = max(self._depth - 1, 0)
         if module in self._repeated:
             self._repeated.leaves(module, result)
+        if self._diagnosing.reads and self._reads_layers and torch.is_grad_enabled():
+            self._note_layer(module, arguments, result)
         if self._diagnosing.reads and self._step < _LAYERS_IN_STEPS and torch.is_grad_enabled():
             self._cells.leaves(module, result)
-            self._note_layer(module, arguments, result)
             if isinstance(module, nn.RNNBase):
                 self._note_recurrent(module, arguments)
             self._sequences.called(self._label(module), module, arguments, named)
@@ -281,6 +301,8 @@ class FactSource:
                 self._norms.called(module, given)
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
             self._calls.ended(module, arguments, named, result, reads=self._diagnosing.reads)
+            if not torch.is_grad_enabled() and not is_compiled_somewhere():
+                self._evaluations.begins(result)
         if not self._depth:
             self._calls.evaluation_fails()
 
@@ -323,6 +345,7 @@ class FactSource:
                 "has_input": is_readable(given) and bool(part_of(given).any()),
                 "normalised": elements,
                 "samples": samples,
+                **activation_facts(module, given),
             }
 
     @_event
@@ -339,6 +362,7 @@ class FactSource:
         scale : callable () -> float or None
             Returns the factor of the loss scaler, after waiting for a device; None if it is unknown.
         """
+        self._evaluations.ends()
         if self._diagnosing.reads:
             self._check_weights()
             if not self._is_ordinary:
@@ -396,6 +420,7 @@ class FactSource:
                 self._calls.reached |= graph.numbers
                 if self._step < _LAYERS_IN_STEPS:
                     self._sequences.read(graph.attentions, self._lines.of("attention"))
+                    self._sequences.weighed(graph.weightings, self._lines.of("softmax"))
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
 
     def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str, factor: float) -> None:
@@ -406,6 +431,8 @@ class FactSource:
             padding = -1 if calls.ids is None else self._sequences.padding_index(calls.ids)
             row = loss_graph.facts_of(function, calls.ids, calls.mask, self._lines.of, padding, calls.later_ids)
             row["given_by"], row["leads_on"] = calls.given_by(function.node)
+            if calls.samples is not None and function.target is not None and self._step < _COMPARED_STEPS:
+                row |= _copied(function.target, calls.samples)
             if function.function == "policy_gradient":
                 row["line"] = self._lines.of_product(row["input_shape"])
             self.predicts_next = self.predicts_next or row.get("offset", -1) == 1
@@ -532,6 +559,7 @@ class FactSource:
                     "unscaled_line": self._unscaled_line,
                     "batches": self._batches,
                     "batch_size": self._batch_size,
+                    "workers": self._workers,
                     "drop_line": self._lines.drop_line,
                     "drop_rate": self._lines.drop_rate,
                     "drawn_line": self._lines.cuts.drawn_line,
@@ -540,6 +568,8 @@ class FactSource:
         )
         calls = self._calls.rows()
         add("calls", step, calls)
+        self._cost_s += self._evaluations.cost_s
+        add("evaluations", step, self._evaluations.take())
         updated = [optimizer for optimizer in self._parameters.optimizers if id(optimizer) in self._updated]
         add("rates", step, self._weights.rates(updated))
         if diagnosing.reads:
@@ -579,6 +609,7 @@ class FactSource:
             self._schedules.find()
             self._accumulating = accumulating(optimizers)
             self._batches, self._batch_size, self._loader_line = longest_loader()
+            self._workers = workers_of_streams()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
             diagnosing.searched(time.perf_counter() - began)
         add("loads", step, made_lines.take_loads())
@@ -595,6 +626,7 @@ class FactSource:
         self._lines.views = {}
         add("cells", step, self._cells.take(self._calls.reached))
         add("attentions", step, self._sequences.rows(self._calls.ids))
+        add("weightings", step, self._sequences.take_weightings())
         self._recurrent = {}
         updated = {
             id(weight)
@@ -660,6 +692,13 @@ class FactSource:
             model = root.module()
             if model is not None:
                 yield root.prefix, model
+
+
+def _copied(target: torch.Tensor, samples: torch.Tensor) -> dict[str, Any]:
+    """Return the facts of targets, one for each sample, that are among the features of these samples."""
+    if target.numel() != len(samples) or samples.numel() > MOST_ELEMENTS or samples.is_complex():
+        return {}
+    return copied_facts(array_of(target), array_of(samples))
 
 
 def _time_of(hook: Callable[..., Any]) -> float:

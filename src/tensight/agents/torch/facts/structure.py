@@ -399,6 +399,13 @@ def longest_loader() -> tuple[int, int, str]:
     return max(((*_batches_of(loader), made_line(loader)) for loader in loaders), default=(-1, -1, ""))
 
 
+def workers_of_streams() -> int:
+    """Return the greatest number of processes that read a stream: each reads all of it, unless told."""
+    iterators = live_instances(torch.utils.data.dataloader._BaseDataLoaderIter)
+    is_stream = torch.utils.data.dataloader._DatasetKind.Iterable
+    return max((each._num_workers for each in iterators if each._dataset_kind == is_stream), default=0)
+
+
 def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> tuple[int, int]:
     try:
         return len(loader), int(loader.batch_size or -1)

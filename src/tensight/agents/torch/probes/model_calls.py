@@ -202,6 +202,8 @@ class ModelProbes:
         if not any(map(_differs_by_sample, outputs)):
             if not any(bool(output.any()) for output in outputs):
                 raise UntriedError("all outputs are 0")
+            if not self._batch.differing(axis):
+                raise UntriedError("all samples of the batch are alike")
             if any(bool(gradient.any()) for gradient in gradients.values()):
                 return {"outcome": "warn", "why": "the outputs are the same for all samples, although gradients pass"}
             return {"outcome": "fail", "why": "same", "total": axis.size}
