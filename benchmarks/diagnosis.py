@@ -34,6 +34,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -220,7 +221,7 @@ class Row:
         if self.first_right:
             return ""
         if self.first_category_right:
-            return f"none of {', '.join(self.program.places)} is named: {title}"
+            return f"none of {', '.join(self.program.places[:5])} … is named: {title}"
         if self.raised:
             return f"{self.program.categories[0]} is not first: {title}"
         return f"{self.program.categories[0]} is missed: {title}"
@@ -287,17 +288,21 @@ CAUSES = {
     "input-ignored": ("no influence", "ignor"),
     "positions-ignored": ("no influence", "ignor"),
     "backward-wrong": ("jacobian",),
-    "loss-against-gradient": ("jacobian",),
+    "loss-against-gradient": ("jacobian", "leads up"),
 }
 """By rule, words that name the cause without a line."""
 
 
 def of_probed() -> tuple[list[Case], list[Healthy]]:
-    """Return the programs of probed/; the place of a fault is any line of its program, or words that name the cause."""
+    """Return the programs of probed/; a place is a line or a class of the program, or the cause in words."""
+    classes = {name.lower() for name, value in vars(probed_faulty).items() if inspect.isclass(value)}
     faulty = []
     for name, (program, rules) in probed_faulty.FAULTS.items():
         lines, first = inspect.getsourcelines(program)
         places = [f"faulty.py:{first + number}" for number in range(len(lines))]
+        source = "".join(lines)
+        places += re.findall(r"class (\w+)", source.lower())
+        places += classes.intersection(re.findall(r"\w+", source.lower()))
         places += [word for rule in rules for word in CAUSES.get(rule, ())]
         categories = tuple(dict.fromkeys(RULES[rule].category for rule in rules))
         faulty.append(Case("faulty", name, "", categories, tuple(places), rules=rules, is_probed=True))

@@ -292,7 +292,7 @@ def dead_network():
     return train(model, *points())
 
 
-@fault("input-ignored")
+@fault("input-ignored", "no-gradient")
 def decoder_without_code():
     class Translator(nn.Module):
         def __init__(self):
