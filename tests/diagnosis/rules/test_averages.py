@@ -138,6 +138,12 @@ def average_with_reversed_decay(training: Diagnosed) -> None:
     training.train(model, after=lambda _: follow(holder.ema, model, 0.999))
 
 
+def average_whose_decay_is_warmed_up(training: Diagnosed) -> None:
+    model = network()
+    holder = held(model)
+    training.train(model, after=lambda step: follow(holder.ema, model, 1 - step / (10 + step)), steps=16)
+
+
 def average_of_words_with_reversed_decay(training: Diagnosed) -> None:
     model = Transformer()
     average = AveragedModel(model, avg_fn=lambda mine, theirs, _: 0.01 * mine + 0.99 * theirs)
@@ -412,6 +418,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (average_with_its_statistics, "average-still"),
     (reference_that_stays, "average-still"),
     (teacher_that_follows, "average-follows"),
+    (average_whose_decay_is_warmed_up, "average-follows"),
     (average_put_aside_again, "average-written-back"),
     (lookahead, "average-written-back"),
     (target_that_is_a_copy, "target-alias"),

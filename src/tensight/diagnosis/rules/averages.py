@@ -14,10 +14,15 @@ from tensight.diagnosis.rules.stages import UPDATES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from tensight.diagnosis.facts import Facts
 
 _COPIED = 0.9999
 """Share of the way to the model after which an average is a copy of it."""
+
+_WARMED_UP = 0.8
+"""Share of its pace at first below which an average slows down: a decay that is reversed by mistake is constant."""
 
 _LONG, _FAR, _HARDLY = 100, 0.1, 0.05
 """After how many steps of a training that has ended an average is far behind: its distance, and the share it went."""
@@ -31,6 +36,12 @@ def averages_still(facts: Facts) -> Iterator[Finding]:
 def averages_follow(facts: Facts) -> Iterator[Finding]:
     """Find averages that are no averages."""
     return (finding for finding in facts.derived(_averages) if finding.rule == "average-follows")
+
+
+def _falls(pace: NDArray[np.float64]) -> bool:
+    """Whether an average follows more slowly from step to step, as with a decay that is warmed up."""
+    measured = pace[np.isfinite(pace)]
+    return bool(measured[-1] < _WARMED_UP * measured[0])
 
 
 def _averages(facts: Facts) -> Iterator[Finding]:
@@ -66,7 +77,7 @@ def _averages(facts: Facts) -> Iterator[Finding]:
             yield Finding("average-still", "likely", int(steps[0]), "rounded" if is_coarse else "still", values, where)
         elif not moved.any() and is_growing and is_long and _is_target(facts, name):
             yield Finding("average-still", "likely", int(steps[0]), "target", values, where)
-        elif is_average and moved.mean() > 0.8 and len(moved) >= 5 and typical_pace > 0.5:
+        elif is_average and moved.mean() > 0.8 and len(moved) >= 5 and typical_pace > 0.5 and not _falls(pace):
             # Of a decay that is reversed, a part remains.
             is_copied = typical_pace > _COPIED
             message = "equal" if table["is_equal"][of_name].all() else "copied" if is_copied else "close"
@@ -283,7 +294,10 @@ RULES = (
             "average = decay * average + (1 - decay) * weights, with a decay near 1",
             "average = decay * average + (1 - decay) * weights，decay 接近 1",
         ),
-        ("", ""),
+        (
+            "Averages that follow more slowly from step to step: their decay is warmed up.",
+            "逐步变慢的平均：其 decay 处于预热阶段。",
+        ),
         frozenset(),
         20,
     ),
