@@ -372,6 +372,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("input_shape", "text", "shape of the first input"),
         Fact("input_min", "number", "smallest value of the first inputs of its calls; NaN if there are too many"),
         Fact("input_max", "number", "greatest value"),
+        Fact("holds_nan", "flag", "an input of those holds NaN"),
         Fact("spread", "number", "standard deviation of its first output between samples, over its features"),
         Fact("is_twice", "flag", "it was given the same twice, or two equal halves of a batch, and put out the same"),
         Fact("is_constant", "flag", "each input has one value everywhere, and the first ones of all calls the same"),

@@ -410,7 +410,7 @@ def distances_of_others(training: Diagnosed) -> None:
 FAULTY: tuple[Faulty, ...] = (
     (rate_of_a_million, "loss-not-finite", "step 2"),
     (logarithm_of_nothing, "loss-not-finite", "from the first step on"),
-    (row_that_is_nan, "loss-not-finite", "step 11"),
+    (row_that_is_nan, "loss-not-finite", "hold NaN in step 11"),
     (root_of_a_variance_of_0, "loss-not-finite", "step 2"),
     (sentence_that_is_masked_altogether, "loss-not-finite", "step 8"),
     (batch_of_other_units, "loss-jumps", "reach"),

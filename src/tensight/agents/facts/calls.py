@@ -27,6 +27,7 @@ def note_ranges(row: dict[str, Any], ranges: Iterable[tuple[float, float]]) -> N
         row |= {"input_min": math.nan, "input_max": math.nan, "is_constant": False}
         return
     for number, (lowest, highest) in enumerate(ranges):
+        row["holds_nan"] = row.get("holds_nan", False) or math.isnan(lowest)
         row["is_constant"] = row.get("is_constant", True) and lowest == highest
         if number == 0:
             row["is_constant"] &= row.get("input_min", lowest) == lowest

@@ -54,8 +54,8 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
             "count": len(values) - first,
             "before": before,
         }
-        cause, values_of_cause = _cause(facts, step) if first else ("", {})
-        message = f"since{cause and '_'}{cause}" if first else "start"
+        cause, values_of_cause = _nan_in_inputs(facts, step) or (_cause(facts, step) if first else ("", {}))
+        message = f"{'since' if first else 'start'}{cause and '_'}{cause}"
         where = {"operator": name, "line": facts.loss_line}
         yield Finding("loss-not-finite", "certain", step, message, {**described, **values_of_cause}, where)
         return
@@ -91,6 +91,13 @@ def jumps(facts: Facts) -> Iterator[Finding]:
         where = {"line": facts.loss_line}
         yield Finding("loss-jumps", "likely", int(steps[at]), cause, described, where)
         return
+
+
+def _nan_in_inputs(facts: Facts, step: int) -> tuple[str, dict[str, object]] | None:
+    """Return that a model was given NaN in a step, and which one; None if none was."""
+    calls = facts["calls"]
+    given = calls["name"][(calls["step"] == step) & calls["holds_nan"]].tolist()
+    return ("nan", {"model": given[0], "of_step": step}) if given else None
 
 
 def _cause(facts: Facts, step: int) -> tuple[str, dict[str, object]]:
@@ -270,6 +277,10 @@ _CAUSES = {
         "第 {of_step} 步中 {function} 的目标范围是平时的 {ratio:.3g} 倍",
     ),
 }
+_NAN = (
+    "the inputs of {model} hold NaN in step {of_step}: the data, or what prepares them, are at fault",
+    "第 {of_step} 步中 {model} 的输入含有 NaN：问题在数据或其预处理",
+)
 _SINCE = (
     "The loss is {value} from step {step} on; it was {before:.4g} before",
     "损失从第 {step} 步起为 {value}；此前为 {before:.4g}",
@@ -282,11 +293,10 @@ RULES = (
         ("losses",),
         not_finite,
         {
-            "start": (
-                "The loss is {value} from the first step on",
-                "损失从第一步起就是 {value}",
+            **dict.fromkeys(
+                ("start", "start_nan"), ("The loss is {value} from the first step on", "损失从第一步起就是 {value}")
             ),
-            "since": _SINCE,
+            **dict.fromkeys(("since", "since_nan"), _SINCE),
             **{f"since_{cause}": _SINCE for cause in _CAUSES},
         },
         {
@@ -294,6 +304,7 @@ RULES = (
                 ("start", "since"), ("in {count} of {read} steps that were read", "在读取的 {read} 步中有 {count} 步")
             ),
             **{f"since_{cause}": words for cause, words in _CAUSES.items()},
+            **dict.fromkeys(("start_nan", "since_nan"), _NAN),
         },
         (
             "Let `tensight run --recommended` name the operator that is not finite first; try a tenth of the learning rate",
@@ -304,11 +315,18 @@ RULES = (
         35,
         of_log=logs.not_finite,
         advice_on={
+            **dict.fromkeys(
+                ("start_nan", "since_nan"),
+                (
+                    "Look for NaN in the data (torch.isnan), and at divisions and logarithms that prepare them",
+                    "在数据中查找 NaN (torch.isnan)，并检查预处理中的除法和对数",
+                ),
+            ),
             "start": (
                 "No update has caused it: let `tensight run --recommended` name the operator that is not finite first, and look"
                 " at its inputs; in float16 all above 65,504 is infinite",
                 "这不是更新造成的：用 `tensight run --recommended` 找出最先产生非有限值的算子并检查其输入；float16 中超过 65,504 即为无穷大",
-            )
+            ),
         },
     ),
     Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -132,7 +133,7 @@ class FactSource:
         self._calls = Calls(names, parameters)
         self._cells = Cells(self._lines.cuts.detached_line)
         self._evaluations = Evaluations(boundary.call)
-        self._jumps = Jumps()
+        self._jumps, self._was_nan = Jumps(), False
         self._norms = NormCalls()
         self._accumulating: dict[int, dict[str, Any]] = {}
         self._depth = 0
@@ -410,7 +411,7 @@ class FactSource:
             value = plain(loss)
             value = (value if value.numel() == 1 else value.double().mean()) / factor
             self._losses.append((value, row))
-            if number == 1 and value.device.type == "cpu" and self._jumps.is_jump(float(value)):
+            if number == 1 and value.device.type == "cpu" and self._is_exceptional(float(value)):
                 self._calls.read_ranges()
             row["made_line"] = self._lines.cuts.begins(root)
             if self._diagnosing.reads:
@@ -422,6 +423,12 @@ class FactSource:
                     self._sequences.read(graph.attentions, self._lines.of("attention"))
                     self._sequences.weighed(graph.weightings, self._lines.of("softmax"))
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
+
+    def _is_exceptional(self, loss: float) -> bool:
+        """Whether the inputs of this step are worth a look: the loss jumps, or is NaN for the first time."""
+        is_first = math.isnan(loss) and not self._was_nan
+        self._was_nan |= is_first
+        return is_first or self._jumps.is_jump(loss)
 
     def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str, factor: float) -> None:
         for function in functions:
