@@ -283,7 +283,7 @@ def mask_ignored():
     return train(Pool(), *padded_texts())
 
 
-@fault("input-ignored")
+@fault("units-silent", "input-ignored")
 def dead_network():
     """All units are dead from the start: every sample gets the same."""
     model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
