@@ -26,6 +26,9 @@ _BOUNDED = (*_NEVER_NEGATIVE, "kl_div", "ctc_loss")
 _NO_BETTER = 0.95
 """Share of the loss of a constant prediction that a training should come below."""
 
+_ABOVE_GUESS = 5
+"""How many times the loss of a guess a first loss is that takes long to come down; a head made for a relu has four."""
+
 _FEW_CLASSES = 100
 """Number of classes up to which the shares of the classes are learnt in that many steps; those of words take longer."""
 
@@ -250,7 +253,7 @@ def start(facts: Facts) -> Iterator[Finding]:
     deviation, message, guess = row["input_deviation"], "", math.nan
     if row["function"] == "cross_entropy" and row["classes"] >= 2:
         guess = math.log(row["classes"])
-        message = "large" if value >= 4 * guess and deviation >= 2 * guess else ""
+        message = "large" if value >= _ABOVE_GUESS * guess and deviation >= 2 * guess else ""
     elif row["function"] == "bce_with_logits" and 0 <= row["target_min"] <= row["target_max"] <= 1:
         guess = math.log(2)
         message = "labels" if value >= 4 * guess and deviation >= 10 else ""
