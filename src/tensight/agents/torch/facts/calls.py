@@ -295,7 +295,8 @@ class Calls:
                 row["fingerprint"] = fingerprint([sample(value)])
                 row["input_shape"] = shape_text(value.shape)
                 row["is_ids"] = not (value.is_floating_point() or value.is_complex())
-            if self.samples is None and row["is_trained"] and value.dim() in (2, 3) and not value.requires_grad:
+            is_data = value.is_floating_point() and not value.requires_grad
+            if self.samples is None and row["is_trained"] and value.dim() in (2, 3) and is_data:
                 self.samples = plain(value)
             if self.ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self.ids, self.mask = plain(value), next(readable_tensors((mask,)), None)

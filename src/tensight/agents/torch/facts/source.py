@@ -267,7 +267,8 @@ class FactSource:
             if self._step < _LAYERS_IN_STEPS:
                 self._cells.enters(module, self._label(module), arguments)
         if self._depth == 1:
-            if torch.is_grad_enabled():
+            # What looks for dropout in the call of a model must be the only mode; a loss may be a module, too.
+            if torch.is_grad_enabled() or any(True for _ in held_tensors(module, "_parameters")):
                 self._evaluations.ends()
             self._outermost = self._names.modules.get(id(module))
             self._calls.begins(module)
