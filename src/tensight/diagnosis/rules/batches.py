@@ -81,12 +81,14 @@ def read_by_each_worker(facts: Facts) -> Iterator[Finding]:
         if len(blocks) < _SETTLED or (blocks != blocks[:, :1]).any() or len(set(blocks[:, 0].tolist())) < len(blocks):
             continue
         values = {"model": name, "workers": workers, "blocks": len(blocks)}
-        yield Finding("stream-repeated", "certain", int(at[0]), "workers", values, _where_of_loader(facts, name))
+        where = {"input": name, "module": name, **_loader(facts)}
+        yield Finding("stream-repeated", "certain", int(at[0]), "workers", values, where)
 
 
-def _where_of_loader(facts: Facts, name: str) -> dict[str, str]:
-    line = next(filter(None, facts["ranks"].last("loader_line").values()), "")
-    return {"input": name, "module": name, **({"loader": str(line)} if line else {})}
+def _loader(facts: Facts) -> dict[str, str]:
+    """Return where the script makes its longest loader of data, as a part of a place; empty if that is unknown."""
+    line = next(iter(facts["ranks"].last("loader_line").values()), "")
+    return {"loader": str(line)} if line else {}
 
 
 def channels_last(facts: Facts) -> Iterator[Finding]:
@@ -143,9 +145,7 @@ def one_class(facts: Facts) -> Iterator[Finding]:
         if single > 0.7 and len(distinct) >= 2:
             step = int(table["step"][of_name][0])
             values = {"share": single, "distinct": len(distinct), "size": min(sizes)}
-            where = {"input": "targets of each batch"}
-            if loader := facts["ranks"].last("loader_line"):
-                where["loader"] = str(next(iter(loader.values())))
+            where = {"input": "targets of each batch", **_loader(facts)}
             yield Finding("batch-of-one-class", "certain", step, "sorted", values, where)
 
 

@@ -87,7 +87,7 @@ class Evaluations(BottomMode):
             What the model has put out, of which a scalar is a loss that it has computed itself.
         """
         if self._calls >= MOST_CALLS:
-            self.leave()
+            self.ends()
             return
         self._calls += 1
         for value in readable_tensors((result,)):
@@ -100,8 +100,8 @@ class Evaluations(BottomMode):
         """Observe no more operators."""
         if self.is_entered:
             self.leave()
-        self._chosen.clear()
-        self._distances.clear()
+            self._chosen.clear()
+            self._distances.clear()
 
     def take(self) -> list[dict[str, Any]]:
         """Return the rows of ``evaluations`` since the step before."""
