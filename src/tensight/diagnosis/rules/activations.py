@@ -88,10 +88,11 @@ def _shares(facts: Facts, share: str, rule: str) -> Iterator[Finding]:
         "count": len(layers),
         "names": listed([each for each, *_ in layers]),
         "steps": len(set(table["step"].tolist())),
+        "step": step,
     }
     message = "first" if step <= int(table.steps[0]) else "later"
     where = {"module": listed([each for each, *_ in layers], 3), "operator": str(row["activation"])}
-    yield Finding(rule, "likely", step, message, described | {"step": step}, where)
+    yield Finding(rule, "likely", step, message, described, where)
 
 
 _EXPLAINED = frozenset(("loss-stays", "loss-constant", "zero-gradient", "outputs-collapse", "input-ignored"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
-from tensight.diagnosis.rules.losses import constant_predictions, first_loss
+from tensight.diagnosis.rules.losses import class_counts, constant_predictions, first_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,12 +183,10 @@ def no_better(facts: Facts) -> Iterator[Finding]:
 
 def _is_above_chance(facts: Facts, skill: Evaluated) -> bool:
     """Whether a share of right answers comes above that of the most frequent class."""
-    counts: dict[str, int] = {}
-    table = facts["loss_functions"]
-    for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True):
-        for each, amount in zip(classes.split(), amounts.split(), strict=False):
-            counts[each] = counts.get(each, 0) + int(amount)
-    share = max(counts.values(), default=0) / (sum(counts.values()) or 1)
+    counts: Counter[str] = Counter()
+    for of_step in class_counts(facts):
+        counts.update(of_step)
+    share = max(counts.values(), default=0) / (counts.total() or 1)
     return float(skill.values.max()) > _ABOVE * share
 
 

@@ -376,6 +376,15 @@ def has_fixed_targets(facts: Facts) -> bool:
     return is_stable and not (calls["calls"] > calls["with_gradients"]).any()
 
 
+def class_counts(facts: Facts) -> list[dict[str, int]]:
+    """Return how often each class is a target, for each row of ``loss_functions``."""
+    table = facts["loss_functions"]
+    return [
+        {each: int(amount) for each, amount in zip(classes.split(), amounts.split(), strict=False)}
+        for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True)
+    ]
+
+
 def constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
     """Return by step what a loss would be if the best constant was predicted in all steps, and what that is."""
     table = facts["loss_functions"]
@@ -390,10 +399,7 @@ def constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
     is_weighted = bool(np.isfinite(table["weightless"]).any())
     means, variances = table["target_mean"], table["target_variance"]
     if function == "cross_entropy" and not is_weighted:
-        counts = [
-            {each: int(amount) for each, amount in zip(classes.split(), amounts.split(), strict=False)}
-            for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True)
-        ]
+        counts = class_counts(facts)
         total: dict[str, int] = {}
         for of_step in counts:
             for each, amount in of_step.items():
