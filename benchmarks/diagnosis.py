@@ -1,7 +1,7 @@
 """Trainings that do not learn although no tensor shows why: what `tensight diagnose` finds in them.
 
     python benchmarks/diagnosis.py [NAME ...] [--framework mindspore] [--seeds 1] [--jobs 1] [--facts DIR] [--json FILE]
-                                   [--plain | --diagnosed] [--peers DIR]
+                                   [--plain | --diagnosed] [--peers DIR] [--draw N]
 
 diagnosed/cases.py declares the programs, and diagnosed_mindspore/trainings.py those of ``--framework mindspore``: those
 with a planted fault, and healthy ones, some of which look as if they had one. Each runs plain and under
@@ -22,7 +22,8 @@ differ under the diagnosis, but not in two plain runs, has failed.
 them only under the diagnosis, in half the time. ``--facts`` keeps the facts of each run in a folder; those that are
 there already are not collected again but judged again: with changed rules, or after an interruption. ``--peers`` runs
 each program once more with seven other tools (`diagnosis_peers`), and prints a table of all; what they find is kept in
-its folder in the same way. `make peers` installs them.
+its folder in the same way. `make peers` installs them. ``--draw N`` runs, with each seed, N faulty and N healthy
+programs that the seed draws by chance, others with each.
 
 Nothing is left out: the rules have no fitted threshold yet. As soon as one has a number that was chosen on these
 programs, `judged_without` is where that number is chosen again for each family on all the others, and judged on it.
@@ -34,6 +35,7 @@ import argparse
 import inspect
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -234,6 +236,7 @@ def environment(packages: Sequence[Path], variables: Mapping[str, str]) -> dict[
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "",  # without compiled files each start takes some seconds more
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "GLOG_v": "3",  # MindSpore warns of much
@@ -402,6 +405,17 @@ def judged_without(rows: list[Row]) -> list[Row]:
     return rows
 
 
+def drawn(programs: Sequence[Case | Healthy], number: int, seed: int) -> list[Case | Healthy]:
+    """Draw as many faulty as healthy programs by chance, in the order in which they stand."""
+    chance = random.Random(seed)  # noqa: S311
+    chosen: list[Case | Healthy] = []
+    for kind in (Case, Healthy):
+        of_it = [program for program in programs if isinstance(program, kind)]
+        places = sorted(chance.sample(range(len(of_it)), min(number, len(of_it))))
+        chosen += [of_it[place] for place in places]
+    return chosen
+
+
 def table_of(rows: Iterable[Row]) -> Table:
     """Return counts per family and in total."""
     table = Table(box=None, pad_edge=False)
@@ -494,6 +508,7 @@ def main() -> int:
     either.add_argument("--diagnosed", action="store_const", dest="runs", const=frozenset({DIAGNOSED}))
     parser.add_argument("--peers", type=Path, help="run each program with other tools, too, and keep this folder")
     parser.set_defaults(runs=frozenset({PLAIN, DIAGNOSED}))
+    parser.add_argument("--draw", type=int, metavar="N", help="run N faulty and N healthy programs with each seed")
     parser.add_argument("--list", action="store_true", help="only name the programs")
     options = parser.parse_args()
     suite = SUITES[options.framework]
@@ -507,11 +522,11 @@ def main() -> int:
     if options.list:
         out.print("\n".join(program.name for program in programs))
         return 0
-    chosen = [
-        (program, seed)
-        for program in programs
-        for seed in range(options.first_seed, options.first_seed + options.seeds)
-    ]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    if options.draw:
+        chosen = [(program, seed) for seed in seeds for program in drawn(programs, options.draw, seed)]
+    else:
+        chosen = [(program, seed) for program in programs for seed in seeds]
     rows: list[Row] = []
     with ThreadPoolExecutor(options.jobs) as threads:
         results = threads.map(
