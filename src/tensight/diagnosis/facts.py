@@ -435,6 +435,18 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("has_input", "flag", "what it was given in its first call was not 0 everywhere"),
         Fact("normalised", "count", "over how many elements it computes each mean and variance; -1 if it does not"),
         Fact("samples", "count", "over how many samples a batch normalization does; -1 for others"),
+        Fact(
+            "pixels",
+            "text",
+            "of the first one: how the pixels of 8 bits that it is given were scaled, if wrongly, as MNIST, MNIST or"
+            " not divided, MNIST",
+        ),
+        Fact(
+            "mixed",
+            "number",
+            "of the first one: share of the pictures that are smooth only if read as rows, columns, channels; NaN for"
+            " others",
+        ),
         Fact("activation", "text", "the function that made its input: relu, tanh or sigmoid; empty for others"),
         Fact("units", "count", "size of the axis of features of that input"),
         Fact("silent", "count", "after a relu: features that are 0 for all samples; -1 for others"),

@@ -20,6 +20,9 @@ _SETTLED = 5
 _CHANNELS = (1, 3, 4)
 """Numbers of channels of pictures."""
 
+_LEAST_READ = 3
+"""Number of steps in which the pictures of the first layer must have been read."""
+
 _MANY = 4
 """Number of calls of a model of which one alone is used by an update."""
 
@@ -108,6 +111,18 @@ def channels_last(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "channels-last", "likely", int(layers.steps[0]), "last", values, {"module": first, "input": shape}
         )
+
+
+def reshaped(facts: Facts) -> Iterator[Finding]:
+    """Find pictures whose rows, columns and colours were mixed by a reshape where they should be permuted."""
+    table = facts["layers"]
+    is_given = np.isfinite(table["mixed"])
+    shares = table["mixed"][is_given]
+    if len(shares) >= _LEAST_READ and shares.min() >= 0.5 and shares.mean() >= 0.7:
+        name = str(table["name"][is_given][0])
+        values = {"name": name, "share": float(shares.mean()), "steps": len(shares)}
+        where = {"module": name, "input": "the pictures"}
+        yield Finding("pictures-reshaped", "likely", int(table["step"][is_given][0]), "mixed", values, where)
 
 
 def unused(facts: Facts) -> Iterator[Finding]:
@@ -246,6 +261,34 @@ RULES = (
         (
             "Pictures that are not square, and models that permute them before their first convolution.",
             "非正方形图像，以及在第一个卷积之前转置它们的模型。",
+        ),
+        frozenset(("loss-stays",)),
+        12,
+    ),
+    Rule(
+        "pictures-reshaped",
+        "data",
+        ("layers.mixed",),
+        reshaped,
+        {
+            "mixed": (
+                "The pictures that {name} is given were reshaped and not permuted: their rows, columns and colours are mixed",
+                "{name} 得到的图像被 reshape 而不是 permute：它们的行、列和颜色混在一起",
+            )
+        },
+        {
+            "mixed": (
+                "{share:.0%} of the pictures, in {steps} steps, are smooth only if read as rows, columns, channels",
+                "{steps} 步中 {share:.0%} 的图像只有按行、列、通道的顺序读取时才平滑",
+            )
+        },
+        (
+            "Use permute(0, 3, 1, 2), or transpose of NumPy, in place of reshape(samples, channels, rows, columns)",
+            "用 permute(0, 3, 1, 2) 或 NumPy 的 transpose 代替 reshape(样本, 通道, 行, 列)",
+        ),
+        (
+            "Grey and small pictures, and those of other than three channels.",
+            "灰度图像、过小的图像，以及不是三个通道的图像。",
         ),
         frozenset(("loss-stays",)),
         12,

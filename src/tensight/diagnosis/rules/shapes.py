@@ -52,7 +52,7 @@ RULES = (
             "Axes of equal size, and views that join or split neighbouring axes.",
             "大小相同的轴，以及合并或拆分相邻轴的 view。",
         ),
-        frozenset(("loss-stays",)),
+        frozenset(("loss-stays", "pictures-reshaped")),
         8,
         advice_on={
             "heads_apart": (

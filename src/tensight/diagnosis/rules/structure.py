@@ -189,8 +189,9 @@ def norm_of_one(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def large_at_first(facts: Facts) -> Iterator[Finding]:
-    """Find first layers whose outputs are far too large, because the inputs are."""
+def wrong_scale(facts: Facts) -> Iterator[Finding]:
+    """Find first layers whose outputs are far too large, because the inputs are, and pixels that are scaled wrongly."""
+    yield from _pixels(facts)
     table, calls = facts["layers"], facts["calls"]
     if not len(table) or len(table.names) < 2:
         return
@@ -205,6 +206,22 @@ def large_at_first(facts: Facts) -> Iterator[Finding]:
     values = {"name": names[0], "deviation": float(deviations[0]), "highest": highest}
     where = {"module": names[0], "input": "the first input"}
     yield Finding("input-scale", "likely", int(table.steps[0]), "large", values, where)
+
+
+def _pixels(facts: Facts) -> Iterator[Finding]:
+    """Find pixels of 8 bits that are normalised twice, or not divided before."""
+    table = facts["layers"]
+    for name in dict.fromkeys(table["name"][table["pixels"] != ""].tolist()):
+        of_name = table["name"] == name
+        texts = table["pixels"][of_name]
+        scaled = texts[texts != ""].tolist()
+        if len(scaled) < _SETTLED or len(scaled) < len(texts) / 2 or len(set(scaled)) > 1:
+            continue
+        first, _, second = scaled[0].partition(", ")
+        message = "undivided" if first == "not divided" else "twice"
+        values = {"name": name, "first": first, "second": second, "count": len(scaled), "of": len(texts)}
+        where = {"module": name, "input": "the pictures"}
+        yield Finding("input-scale", "likely", int(table["step"][of_name][0]), message, values, where)
 
 
 def mode_left(facts: Facts) -> Iterator[Finding]:
@@ -654,17 +671,48 @@ RULES = (
         "input-scale",
         "data",
         ("layers", "calls"),
-        large_at_first,
+        wrong_scale,
         {
             "large": (
                 "The inputs are not scaled: they reach {highest:.3g}, and layer {name} puts out {deviation:.3g}",
                 "输入未缩放：最大达 {highest:.3g}，层 {name} 的输出达 {deviation:.3g}",
-            )
+            ),
+            "twice": (
+                "The pictures that {name} is given are normalised twice: by {first}, and then by {second}",
+                "{name} 得到的图像被归一化两次：先用 {first}，再用 {second}",
+            ),
+            "undivided": (
+                "The pictures that {name} is given are normalised by {second}, but their pixels were not divided by 255 before",
+                "{name} 得到的图像用 {second} 归一化，但像素之前没有除以 255",
+            ),
         },
-        {"large": ("standard deviation in the first step", "第一步的标准差")},
+        {
+            "large": ("standard deviation in the first step", "第一步的标准差"),
+            **dict.fromkeys(
+                ("twice", "undivided"),
+                (
+                    "in {count} of {of} steps all pixels are what this makes of 8 bits",
+                    "在 {of} 步中的 {count} 步，所有像素都与 8 位像素经此处理的结果相同",
+                ),
+            ),
+        },
         ("Subtract the mean of each feature, and divide by its deviation", "减去每个特征的均值并除以其标准差"),
-        ("Networks that begin with a normalization.", "以归一化开始的网络。"),
+        (
+            "Networks that begin with a normalization. Pixels that are normalised by other means than those of ImageNet, CLIP,"
+            " CIFAR, MNIST, or by 0.5.",
+            "以归一化开始的网络。用 ImageNet、CLIP、CIFAR、MNIST 或 0.5 以外的均值归一化的像素。",
+        ),
         frozenset(("loss-stays", "loss-start", *DIVERGENCE, "zero-gradient", "scale-by-depth", "clipped-away")),
         12,
+        advice_on={
+            "twice": (
+                "Normalise once: in the transform, in the processor, or in the model",
+                "只归一化一次：在 transform、processor 或模型中",
+            ),
+            "undivided": (
+                "Divide by 255 first, as ToTensor() and to_dtype(torch.float32, scale=True) do",
+                "先除以 255，如 ToTensor() 和 to_dtype(torch.float32, scale=True)",
+            ),
+        },
     ),
 )

@@ -16,6 +16,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
 from tensight.agents.facts.loss_functions import copied_facts
+from tensight.agents.facts.pictures import picture_facts
 from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
@@ -348,6 +349,7 @@ class FactSource:
                 "normalised": elements,
                 "samples": samples,
                 **activation_facts(module, given),
+                **({} if self._layers or not is_readable(given) else picture_facts(array_of(part_of(given)))),
             }
 
     @_event
