@@ -165,6 +165,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("input_min", "number", "smallest input"),
         Fact("input_max", "number", "greatest input"),
         Fact("input_deviation", "number", "standard deviation of the inputs"),
+        Fact("input_spread", "number", "the same between samples only, over their elements"),
         Fact("row_mass", "number", "mean of the sums of the exponentials of the input over the classes"),
         Fact("target_shape", "text", "shape of the target"),
         Fact("target_row_sum", "number", "mean of the sums of the rows of a target with two axes"),
@@ -174,6 +175,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("target_max", "number", "greatest target"),
         Fact("target_mean", "number", "mean of the targets"),
         Fact("target_variance", "number", "variance of the targets"),
+        Fact("target_spread", "number", "standard deviation of the targets between samples, over their elements"),
         Fact("target_distinct", "count", "distinct values among the targets, up to 4096"),
         Fact("target_is_whole", "flag", "all targets are whole numbers"),
         Fact("features", "count", "size of the samples in which the targets were looked for; -1 if they were not"),
@@ -451,6 +453,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("units", "count", "size of the axis of features of that input"),
         Fact("silent", "count", "after a relu: features that are 0 for all samples; -1 for others"),
         Fact("saturated", "number", "after a tanh or sigmoid: share of elements within a hundredth of its ends"),
+        Fact(
+            "spread",
+            "number",
+            "standard deviation of its input between samples, over its features, as a share of the root of its mean"
+            " square",
+        ),
     ),
     "recurrent": (
         Fact("name", "text", "a recurrent layer of PyTorch"),

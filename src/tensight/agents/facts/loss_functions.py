@@ -85,6 +85,7 @@ def input_facts(function: str, shape: Sequence[int], values: NDArray[Any]) -> di
         "input_min": float(numbers.min()),
         "input_max": float(numbers.max()),
         "input_deviation": float(numbers.std()),
+        "input_spread": _between_samples(numbers),
     }
     if function in (*OF_CLASSES, "ctc_loss") and numbers.ndim:
         axis = numbers.ndim - 1 if function == "ctc_loss" else min(numbers.ndim - 1, 1)
@@ -92,6 +93,11 @@ def input_facts(function: str, shape: Sequence[int], values: NDArray[Any]) -> di
             mass = float(np.exp(numbers).sum(axis).mean())
         facts |= {"classes": int(shape[axis]), "class_axis": axis, "row_mass": mass}
     return facts
+
+
+def _between_samples(values: NDArray[np.float64]) -> float:
+    """Return the standard deviation between samples, over all elements of one; NaN if there is one sample or none."""
+    return float(np.sqrt(values.var(0).mean())) if values.ndim and len(values) > 1 else math.nan
 
 
 def target_facts(
@@ -170,6 +176,7 @@ def target_facts(
         "target_max": float(numbers.max()),
         "target_mean": float(numbers.mean()),
         "target_variance": float(numbers.var()),
+        "target_spread": _between_samples(numbers),
         "target_distinct": min(len(distinct(numbers)[0]), _DISTINCT) if numbers.size <= 1 << 16 else _DISTINCT,
         "target_is_whole": bool((numbers == np.round(numbers)).all()),
     }

@@ -11,6 +11,7 @@ from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules import logs
+from tensight.diagnosis.rules.alike import alike
 from tensight.diagnosis.rules.passes import function_names, is_accumulating
 from tensight.diagnosis.rules.stages import UPDATES, stage_of
 
@@ -356,8 +357,9 @@ def rises(facts: Facts) -> Iterator[Finding]:
 
 
 def remains(facts: Facts) -> Iterator[Finding]:
-    """Find a loss that does not fall."""
-    return (finding for finding in facts.derived(_stays) if finding.rule == "loss-stays")
+    """Find a loss that does not fall, or no further than that of an output that is the same for every sample."""
+    found = tuple(facts.derived(_stays))
+    yield from (finding for finding in found or alike(facts) if finding.rule == "loss-stays")
 
 
 def has_fixed_targets(facts: Facts) -> bool:
@@ -780,6 +782,21 @@ RULES = (
                 "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than putting out the same for all samples",
                 "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 对所有样本输出相同结果更好",
             ),
+            **dict.fromkeys(
+                ("alike", "alike_behind"),
+                (
+                    "After {steps} steps the model puts out the same for every sample: its outputs differ by {output:.2g} between"
+                    " samples, the targets by {target:.2g}",
+                    "{steps} 步之后模型对每个样本的输出都相同：样本之间输出相差 {output:.2g}，目标相差 {target:.2g}",
+                ),
+            ),
+            **dict.fromkeys(
+                ("alike_classes", "alike_classes_behind"),
+                (
+                    "After {steps} steps the model puts out the same for every sample: its scores differ by {output:.2g} between samples",
+                    "{steps} 步之后模型对每个样本的输出都相同：样本之间分数只相差 {output:.2g}",
+                ),
+            ),
             "start": (
                 "After {steps} steps the loss is {last:.4g}: it has not fallen by more than its noise",
                 "{steps} 步之后损失为 {last:.4g}：其下降没有超过自身的噪声",
@@ -801,6 +818,13 @@ RULES = (
             "start": (
                 "it was {first:.4g} at first; a guess among {classes} classes gives {guess:.4g}",
                 "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
+            ),
+            **dict.fromkeys(
+                ("alike_behind", "alike_classes_behind"),
+                (
+                    "what layer {layer} is given differs by {before:.2g} of its size between samples, what {next} is given by {after:.2g}",
+                    "{layer} 的输入在样本之间相差其大小的 {before:.2g}，{next} 的输入只相差 {after:.2g}",
+                ),
             ),
             "guess": (
                 "ln({classes}) is {guess:.4g}; the first fifth of the log has a mean of {first:.4g}",
@@ -845,7 +869,15 @@ RULES = (
                 "Check the order of the arguments (anchor, positive, negative) and which samples are of a kind; if all outputs"
                 " are the same, lower the learning rate",
                 "检查参数顺序 (anchor, positive, negative) 以及哪些样本属于同类；若所有输出都相同，则降低学习率",
-            )
+            ),
+            **dict.fromkeys(
+                ("alike_behind", "alike_classes_behind"),
+                (
+                    "Let the differences through: a normalization or a relu there, the initialization that fits its function,"
+                    " or scaled inputs; then try a smaller learning rate",
+                    "让差异通过：在那里使用归一化或 relu、与其函数相配的初始化，或缩放输入；然后尝试更小的学习率",
+                ),
+            ),
         },
     ),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from tensight.agents.torch.facts.autograd_functions import PASSING, inputs_of, kind_of
-from tensight.agents.torch.facts.reading import is_readable, part_of
+from tensight.agents.torch.facts.reading import deviation_between_samples, is_readable, part_of
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +45,14 @@ def activation_facts(module: nn.Module, given: torch.Tensor) -> dict[str, Any]:
     lowest = 0.0 if kind == "sigmoid" else -1.0
     ends = (values < lowest + _END) | (values > 1 - _END)
     return {**facts, "saturated": float(ends.float().mean())}
+
+
+def share_between_samples(given: torch.Tensor) -> float:
+    """Return the deviation of a tensor between samples as a share of its size; NaN if that is unknown."""
+    if not is_readable(given):
+        return math.nan
+    size = float(part_of(given).float().square().mean().sqrt()) if given.is_floating_point() and given.numel() else 0.0
+    return deviation_between_samples(given) / size if size else math.nan
 
 
 def _activation_of(given: torch.Tensor) -> str:

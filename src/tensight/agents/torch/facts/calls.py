@@ -19,6 +19,7 @@ from tensight.agents.torch.facts.autograd_functions import inputs_of
 from tensight.agents.torch.facts.copies import is_name_of_target
 from tensight.agents.torch.facts.lines import DropLines
 from tensight.agents.torch.facts.reading import (
+    deviation_between_samples,
     part_of,
     plain,
     readable_tensors,
@@ -285,7 +286,8 @@ class Calls:
         """Note what a model is given in its first call."""
         if "fingerprint" in row:
             return
-        row["spread"] = _spread(result)
+        output = next(readable_tensors((result,)), None)
+        row["spread"] = math.nan if output is None else deviation_between_samples(output)
         weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
         row["is_trained"] = any(
             id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
@@ -337,14 +339,6 @@ def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
         values = part_of(value)
         if values.numel() and not values.is_complex():
             yield float(values.min()), float(values.max())
-
-
-def _spread(output: object) -> float:
-    """Return the standard deviation of an output between samples, over its features; NaN if it has none."""
-    value = next(readable_tensors((output,)), None)
-    if value is None or value.dim() < 2 or len(value) < 2 or not value.is_floating_point():
-        return math.nan
-    return float(part_of(value).float().var(0, correction=0).mean().sqrt())
 
 
 def _acts_in_training(module: nn.Module) -> bool:

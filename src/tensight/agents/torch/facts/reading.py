@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,6 +86,13 @@ def part_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor as numbers, or of a large one the first so many rows."""
     values = plain(tensor)
     return values[rows_read(values.shape)] if values.dim() else values
+
+
+def deviation_between_samples(tensor: torch.Tensor) -> float:
+    """Return the standard deviation between samples, over the features of one; NaN if there are none of either."""
+    if tensor.dim() < 2 or len(tensor) < 2 or not tensor.is_floating_point():
+        return math.nan
+    return float(part_of(tensor).float().var(0, correction=0).mean().sqrt())
 
 
 def norm(tensors: Sequence[torch.Tensor]) -> list[float]:

@@ -21,7 +21,7 @@ from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, files, loss_graph, made_lines
-from tensight.agents.torch.facts.activations import activation_facts
+from tensight.agents.torch.facts.activations import activation_facts, share_between_samples
 from tensight.agents.torch.facts.attentions import Sequences
 from tensight.agents.torch.facts.calls import Calls
 from tensight.agents.torch.facts.cells import Cells
@@ -348,6 +348,7 @@ class FactSource:
                 "has_input": is_readable(given) and bool(part_of(given).any()),
                 "normalised": elements,
                 "samples": samples,
+                "spread": share_between_samples(given),
                 **activation_facts(module, given),
                 **({} if self._layers or not is_readable(given) else picture_facts(array_of(part_of(given)))),
             }
