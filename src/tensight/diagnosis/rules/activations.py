@@ -46,32 +46,43 @@ def _has_zeros(facts: Facts) -> bool:
     return bool((first & is_matrix & (table["norm"] == 0)).any())
 
 
-def _layers_with(facts: Facts, share: str) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.int64]]]:
-    """Yield layers, the share of their inputs that is so in each step that was read, and these steps."""
-    table: Table = facts["layers"]
+def _shares_silent(table: Table) -> NDArray[np.float64]:
+    return np.where(table["silent"] >= 0, table["silent"] / np.maximum(table["units"], 1), np.nan)
+
+
+def _layers_with(
+    table: Table, values: NDArray[np.float64]
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.int64]]]:
+    """Yield layers, the share of their inputs that is so in each step that was read, and these steps.
+
+    Parameters
+    ----------
+    table : Table
+        The layers.
+    values : ndarray of float64, shape (rows,)
+        The share by row; NaN where there is none.
+    """
     for name in table.names:
-        rows = (table["name"] == name) & (table["units"] >= _FEWEST_UNITS)
-        values = table["silent"] / np.maximum(table["units"], 1) if share == "silent" else table["saturated"]
-        rows &= (table["silent"] >= 0) if share == "silent" else np.isfinite(table["saturated"])
+        rows = (table["name"] == name) & (table["units"] >= _FEWEST_UNITS) & np.isfinite(values)
         if rows.sum() >= _READS:
             yield name, values[rows], table["step"][rows]
 
 
 def silent(facts: Facts) -> Iterator[Finding]:
     """Find layers nearly all of whose inputs are 0 for all samples, after a relu."""
-    yield from _shares(facts, "silent", "units-silent")
+    yield from _shares(facts, _shares_silent(facts["layers"]), "units-silent")
 
 
 def saturated(facts: Facts) -> Iterator[Finding]:
     """Find layers nearly all of whose inputs are at the ends of a tanh or sigmoid, where its slope is next to 0."""
-    yield from _shares(facts, "saturated", "units-saturated")
+    yield from _shares(facts, facts["layers"]["saturated"], "units-saturated")
 
 
-def _shares(facts: Facts, share: str, rule: str) -> Iterator[Finding]:
+def _shares(facts: Facts, shares: NDArray[np.float64], rule: str) -> Iterator[Finding]:
     if _learns(facts) or _has_zeros(facts):
         return
     layers: list[tuple[str, float, int]] = []
-    for name, values, steps in _layers_with(facts, share):
+    for name, values, steps in _layers_with(facts["layers"], shares):
         if (values[-_READS:] >= _MOST).all():
             since = len(values) - int(np.argmax(values[::-1] < _MOST)) if (values < _MOST).any() else 0
             layers.append((name, float(values[-_READS:].mean()), int(steps[since])))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.call_stack import MOST_FRAMES, is_user_code, line_of_user
+from tensight.agents.torch.facts.lines import LOSSES
 from tensight.agents.torch.facts.reading import plain, readable_tensors, storage_key, weak_storage
 from tensight.agents.torch.operator_mode import BottomMode
 
@@ -27,15 +28,6 @@ MOST_EVALUATIONS = 16
 
 _MOST_STORAGES = 64
 
-_LOSSES = {
-    "nll_loss_forward": "cross_entropy",
-    "nll_loss2d_forward": "cross_entropy",
-    "binary_cross_entropy": "bce",
-    "binary_cross_entropy_with_logits": "bce_with_logits",
-    "mse_loss": "mse_loss",
-    "smooth_l1_loss": "smooth_l1_loss",
-    "huber_loss": "huber_loss",
-}
 _DISTANCES = {"abs": "l1_loss", "pow": "mse_loss", "square": "mse_loss"}
 """Operators after which a mean is that loss."""
 
@@ -129,10 +121,11 @@ class Evaluations(BottomMode):
 
     def _ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         name = func._schema.name.rpartition("::")[2]
-        if name in _LOSSES:
+        if name in LOSSES:
             names = (argument.name for argument in func._schema.arguments)
             arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-            self._add(_LOSSES[name], _mean_of(result, arguments))
+            loss = LOSSES[name]
+            self._add("cross_entropy" if loss == "nll_loss" else loss, _mean_of(result, arguments))
         elif name in _CHOICES:
             for each in readable_tensors((result,)):
                 if each.dtype == torch.int64:

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _LEAST_AXES = 3
+LOSSES = {
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+    "binary_cross_entropy": "bce",
+    "binary_cross_entropy_with_logits": "bce_with_logits",
+    "mse_loss": "mse_loss",
+    "smooth_l1_loss": "smooth_l1_loss",
+    "huber_loss": "huber_loss",
+}
+"""Operators that compute a loss, and what that is called."""
+
 _FUNCTIONS = {
     "_log_softmax": "log_softmax",
     "_softmax": "softmax",
@@ -28,13 +39,7 @@ _FUNCTIONS = {
     "relu": "relu",
     "relu_": "relu",
     "log_sigmoid_forward": "logsigmoid",
-    "nll_loss_forward": "nll_loss",
-    "nll_loss2d_forward": "nll_loss",
-    "binary_cross_entropy": "bce",
-    "binary_cross_entropy_with_logits": "bce_with_logits",
-    "mse_loss": "mse_loss",
-    "smooth_l1_loss": "smooth_l1_loss",
-    "huber_loss": "huber_loss",
+    **LOSSES,
     "kl_div": "kl_div",
     "xlogy": "kl_div",
     "pow": "mse_loss",
