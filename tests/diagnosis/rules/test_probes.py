@@ -154,6 +154,22 @@ def conditioned(_: Diagnosed) -> None:
     )
 
 
+def raw_features_before_statistics_settle(_: Diagnosed) -> None:
+    """After three steps, running statistics are those of no batch: in evaluation mode a sigmoid puts out 1."""
+    model = nn.Sequential(
+        nn.Linear(FEATURES, 16), nn.BatchNorm1d(16, momentum=0.01), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid()
+    )
+    nn.init.constant_(model[3].bias, 0.1)
+    with torch.no_grad():
+        model[3].weight.abs_().mul_(10)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(60):
+        rows = 128 + 100 * torch.rand(64, FEATURES)
+        optimizer.zero_grad()
+        F.binary_cross_entropy(model(rows)[:, 0], (rows[:, 0] > rows[:, 1]).float()).backward()
+        optimizer.step()
+
+
 # --- positions ---
 
 
@@ -537,6 +553,7 @@ HEALTHY: list[Healthy] = [
     (batch_statistics_on_purpose, "samples-mixed"),
     (conditioned, "input-ignored"),
     (states_that_begin_alike, "input-ignored"),
+    (raw_features_before_statistics_settle, "input-ignored"),
     (last_of_lstm, "positions-ignored"),
     (padded_on_the_left, "later-words-count"),
     (hidden_padding, "padding-counts"),

@@ -202,6 +202,9 @@ class ModelProbes:
         if not any(map(_differs_by_sample, outputs)):
             if not any(bool(output.any()) for output in outputs):
                 raise UntriedError("all outputs are 0")
+            if all(bool(((output == 0) | (output.abs() == 1)).all()) for output in outputs):
+                # Running statistics of the first steps alone can lead there.
+                raise UntriedError("all outputs are at the ends of the range of a sigmoid or tanh")
             if not self._batch.differing(axis):
                 raise UntriedError("all samples of the batch are alike")
             if any(bool(gradient.any()) for gradient in gradients.values()):
