@@ -486,8 +486,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact(
             "probe",
             "text",
-            "evaluation, samples, inputs, positions, order, padding, backward, resume, loss, pairs; all, if none was"
-            " possible",
+            "evaluation, samples, inputs, positions, order, arrangement, padding, backward, resume, loss, pairs; all,"
+            " if none was possible",
         ),
         Fact("model", "text", "the class of the model"),
         Fact("outcome", "text", "pass, fail, warn or untried"),

@@ -194,6 +194,78 @@ def last_of_lstm(_: Diagnosed) -> None:
     train(Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=cells, head=head), series)
 
 
+# --- arrangement ---
+
+
+class Encoder(nn.Module):
+    """Words with positions, attention between them, and a head for each word or for the whole.
+
+    Parameters
+    ----------
+    positions : callable (Encoder, Tensor) -> Tensor
+        Returns what is added to the vectors of the ids that it is given.
+    is_of_words : bool
+        Whether it puts out scores for each word.
+    pos_embed : Module or Tensor
+    """
+
+    def __init__(self, positions: Forward, pos_embed: Any, *, is_of_words: bool = False) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        if isinstance(pos_embed, torch.Tensor):
+            self.register_buffer("pos_embed", pos_embed)
+        else:
+            self.pos_embed = pos_embed
+        self.attention = nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(WIDTH, WORDS if is_of_words else CLASSES)
+        self._positions, self._is_of_words = positions, is_of_words
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        vectors = self.attention(self.words(ids) + self._positions(self, ids))
+        return self.head(vectors if self._is_of_words else vectors.mean(1))
+
+
+def ordered_words() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    """Return ids, and which of two words comes first."""
+    ids = torch.randint(4, WORDS, (24, 9))
+    first, second = torch.rand(24, 9).topk(2, 1).indices.unbind(1)
+    ids[torch.arange(24), first], ids[torch.arange(24), second] = 1, 2
+    return (ids,), (first < second).long()
+
+
+def hidden_words() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    """Return ids some of which are hidden, and all of them."""
+    ids = sentences(24)
+    return (ids.masked_fill(torch.rand(ids.shape) < 0.2, 1),), ids
+
+
+def numbered_by_zeros(_: Diagnosed) -> None:
+    train(Encoder(lambda m, ids: m.pos_embed(torch.zeros_like(ids)), nn.Embedding(32, WIDTH)), ordered_words)
+
+
+def waves_divided_as_whole_numbers(_: Diagnosed) -> None:
+    waves = torch.sin((torch.arange(32)[:, None] // 1000) * torch.arange(WIDTH)).float()
+    train(Encoder(lambda m, ids: m.pos_embed[: ids.shape[1]], waves), ordered_words)
+
+
+def positions_of_the_batch(_: Diagnosed) -> None:
+    """The number of the sample is taken for that of the word."""
+    train(
+        Encoder(lambda m, ids: m.pos_embed(torch.arange(len(ids)))[:, None], nn.Embedding(32, WIDTH), is_of_words=True),
+        hidden_words,
+    )
+
+
+def numbered(_: Diagnosed) -> None:
+    train(Encoder(lambda m, ids: m.pos_embed(torch.arange(ids.shape[1])), nn.Embedding(32, WIDTH)), ordered_words)
+
+
+def basket(_: Diagnosed) -> None:
+    """A set of items, which has no order: nothing in the model is named after positions."""
+    encoder = Encoder(lambda m, ids: 0, None)
+    train(encoder, lambda: ((ids := torch.randint(1, WORDS, (24, 9)),), (ids < WORDS // 4).sum(1).clamp(max=3)))
+
+
 # --- order ---
 
 
@@ -534,6 +606,9 @@ FAULTY: list[Faulty] = [
     (first_of_lstm, "positions-ignored", "first"),
     (first_of_gru, "positions-ignored", "first"),
     (last_alone, "positions-ignored", "last"),
+    (numbered_by_zeros, "order-ignored", "pos_embed"),
+    (waves_divided_as_whole_numbers, "order-ignored", "pos_embed"),
+    (positions_of_the_batch, "order-ignored", "pos_embed"),
     (without_a_mask, "later-words-count", "softmax"),
     (masked_after_the_softmax, "later-words-count", "softmax"),
     (centred_convolution, "later-words-count", "conv1d"),
@@ -555,6 +630,8 @@ HEALTHY: list[Healthy] = [
     (states_that_begin_alike, "input-ignored"),
     (raw_features_before_statistics_settle, "input-ignored"),
     (last_of_lstm, "positions-ignored"),
+    (numbered, "order-ignored"),
+    (basket, "order-ignored"),
     (padded_on_the_left, "later-words-count"),
     (hidden_padding, "padding-counts"),
     (rounded_and_reversed, "backward-wrong"),

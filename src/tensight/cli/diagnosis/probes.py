@@ -22,6 +22,7 @@ _STATEMENTS = {
     "evaluation": ("two evaluations are equal", "两次评估相同"),
     "samples": ("a sample does not change the outputs of others", "一个样本不改变其他样本的输出"),
     "inputs": ("inputs and features matter", "输入和特征有影响"),
+    "arrangement": ("the order of the words matters", "词的顺序有影响"),
     "positions": ("all positions of a sequence matter", "序列的所有位置都有影响"),
     "order": ("later words do not change earlier outputs", "后面的词不改变前面的输出"),
     "padding": ("padding does not count", "填充不计入"),

@@ -54,6 +54,12 @@ def sees_later_words(facts: Facts) -> Iterator[Finding]:
         yield _finding("later-words-count", "certain", row, "located" if row["function"] else "seen")
 
 
+def order_ignored(facts: Facts) -> Iterator[Finding]:
+    """Find models of words that tell positions apart, and to which their order is the same all the same."""
+    for row in _failed(facts, "arrangement"):
+        yield _finding("order-ignored", "likely", row, "turned")
+
+
 def padding_counts(facts: Facts) -> Iterator[Finding]:
     """Find models that are given a mask, and whose outputs change with what it hides."""
     for row in _failed(facts, "padding"):
@@ -230,6 +236,35 @@ RULES = (
         ),
         frozenset(("next-word-visible", "samples-mixed")),
         5,
+    ),
+    Rule(
+        "order-ignored",
+        "data",
+        ("probes",),
+        order_ignored,
+        {
+            "turned": (
+                "The order of the words makes no difference to {model}, although it has {module}",
+                "词的顺序对 {model} 没有影响，尽管它有 {module}",
+            )
+        },
+        {
+            "turned": (
+                "with all {total} positions of {inputs} turned around but the first and the last, the outputs are those of the"
+                " same words as before",
+                "除首尾外把 {inputs} 的 {total} 个位置颠倒后，每个词的输出与之前相同",
+            )
+        },
+        (
+            "Are the numbers of the positions 0, 1, 2 …, and is what they give added to the embeddings of the words?",
+            "位置编号是否为 0、1、2 …，其结果是否加到了词嵌入上？",
+        ),
+        (
+            "Models without attention between words, and those in which nothing is named after positions, which are WARN.",
+            "没有词间注意力的模型，以及没有任何部分以位置命名的模型 (WARN)。",
+        ),
+        frozenset(("loss-stays",)),
+        8,
     ),
     Rule(
         "padding-counts",

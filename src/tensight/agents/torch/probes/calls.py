@@ -23,6 +23,12 @@ _MOST_ELEMENTS = 1 << 26
 """Maximum number of elements that are kept of a call."""
 _SMALL = 1e-5
 _DROPOUTS = (functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d)
+_ATTENTIONS = (
+    "multi_head_attention_forward",
+    "scaled_dot_product_attention",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
+)
 _CALL = re.compile(r"\b(F|functional)\.dropout[123]?d?\(")
 _SMALL_OF_HALF = 0.03
 """Share of the largest element that counts as rounding; in computations with 8 or 11 bits it adds up."""
@@ -112,6 +118,35 @@ class Dropouts(TorchFunctionMode):
             if frame is not None and is_whole and _CALL.search(frame.code) and "training" not in frame.code:
                 self.line = frame.file_line
         return function(*arguments, **(named or {}))
+
+
+class SelfAttention(TorchFunctionMode):
+    """Notes whether positions of a sequence are weighed for one another.
+
+    Parameters
+    ----------
+    length : int
+        Of the sequences.
+
+    Attributes
+    ----------
+    is_used : bool
+    """
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.is_used = False
+        self._length = length
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        """Run a function."""
+        result = function(*arguments, **(named or {}))
+        name = getattr(function, "__name__", "")
+        if name in _ATTENTIONS:
+            self.is_used = True
+        elif name == "softmax" and isinstance(result, torch.Tensor) and result.dim() > 2:
+            self.is_used |= result.shape[-2:] == (self._length, self._length)
+        return result
 
 
 def rounding_of(model: nn.Module) -> float:

@@ -6,6 +6,7 @@ Each call is made in evaluation mode, with the same random numbers and in the sa
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,12 +14,13 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
-from tensight.agents.torch.inner_modules import inner_modules
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 from tensight.agents.torch.probes.batch import LATE, UntriedError
 from tensight.agents.torch.probes.calls import (
     Dropouts,
     Functions,
     Origin,
+    SelfAttention,
     changed_elements,
     is_from_position,
     is_of_samples,
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 _FEWEST_POSITIONS = 4
 _MOST_FEATURES = 4096
+_OF_POSITIONS = re.compile(r"(^|[._])(pos|pe|wpe)([._]|$)|posit|pos_", re.IGNORECASE)
+"""Names of parameters and buffers that tell positions apart."""
+
 _UNLIKE = "it does not put out the same for the same inputs"
 Row = dict[str, Any]
 
@@ -81,6 +86,7 @@ class ModelProbes:
             "inputs": self._inputs,
             "positions": self._positions,
             "order": self._order,
+            "arrangement": self._arrangement,
             "padding": self._padding,
             "backward": self._backward,
         }.items():
@@ -313,11 +319,9 @@ class ModelProbes:
                 each
                 for each in self._batch.inputs
                 if not each.is_label
-                and each.tensor.dim() == 2
-                and each.tensor.dtype in (torch.long, torch.int)
                 and output is not None
+                and _are_ids(each.tensor)
                 and _position_axis(output, each.tensor)
-                and int(each.tensor.max()) > 1
             ),
             None,
         )
@@ -347,6 +351,35 @@ class ModelProbes:
             "count": position,
             "module": module,
         } | _where(origin)
+
+    def _arrangement(self) -> Row:
+        """Turn around the words between the first and the last one: the outputs must not just be turned around."""
+        given = next((each for each in self._batch.inputs if not each.is_label and _are_ids(each.tensor)), None)
+        if given is None or not self._outputs or given.tensor.shape[1] < _FEWEST_POSITIONS:
+            raise UntriedError("the model reads no words in rows")
+        words, output = given.tensor, self._outputs[0]
+        self._evaluate(mode=(attention := SelfAttention(words.shape[1])))
+        if not attention.is_used:
+            raise UntriedError("the words are not weighed for one another")
+        # A mask, or the numbers of segments, belong to the words; numbers of positions do not.
+        changes = {
+            id(each.tensor): _turned(each.tensor, 1)
+            for each in self._batch.inputs
+            if each is given
+            or (each.tensor.shape == words.shape and bool(((each.tensor == 0) | (each.tensor == 1)).all()))
+        }
+        if torch.equal(changes[id(words)], words):
+            raise UntriedError("all sequences are alike")
+        axis = _position_axis(output, words)
+        expected = _turned(output, axis) if axis else output
+        if bool(changed_elements(expected, self._evaluate(changes)[0], self._rounding).any()):
+            return {"outcome": "pass"}
+        named = [name for name, _ in held_tensors(self._model, "_parameters")]
+        named += [name for name, _ in held_tensors(self._model, "_buffers")]
+        positions = [name for name in named if _OF_POSITIONS.search(name)]
+        if not positions:
+            return {"outcome": "warn", "why": "words in another order are the same to it"}
+        return {"outcome": "fail", "inputs": given.name, "total": words.shape[1], "module": positions[0]}
 
     def _padding(self) -> Row:
         """Change what a mask hides: the outputs of the rest must stay."""
@@ -509,6 +542,16 @@ def _position_axis(output: torch.Tensor, words: torch.Tensor) -> int:
         return 0
     axes = [axis for axis in range(1, output.dim()) if output.shape[axis] == words.shape[1]]
     return axes[0] if len(axes) == 1 and axes[0] <= 2 else 0
+
+
+def _are_ids(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 2 and tensor.dtype in (torch.long, torch.int) and int(tensor.max()) > 1
+
+
+def _turned(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    """Turn around all along an axis but the first and the last, which may stand for the whole."""
+    order = list(range(tensor.shape[axis]))
+    return tensor.index_select(axis, torch.tensor([0, *order[-2:0:-1], order[-1]], device=tensor.device))
 
 
 def _like(hidden: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
