@@ -29,6 +29,7 @@ from tensight.diagnosis.rules import (
     pairs,
     probes,
     ranks,
+    rates,
     rivals,
     schedules,
     sequences,
@@ -77,6 +78,7 @@ RULES: Mapping[str, Rule] = {
         *rivals.RULES,
         *ranks.RULES,
         *probes.RULES,
+        *rates.RULES,
     )
 }
 """By id."""

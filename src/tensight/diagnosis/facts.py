@@ -486,8 +486,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact(
             "probe",
             "text",
-            "evaluation, samples, inputs, positions, order, arrangement, padding, backward, resume, loss, pairs; all,"
-            " if none was possible",
+            "evaluation, samples, inputs, positions, order, arrangement, padding, backward, resume, loss, pairs, rates;"
+            " all, if none was possible",
         ),
         Fact("model", "text", "the class of the model"),
         Fact("outcome", "text", "pass, fail, warn or untried"),
@@ -499,9 +499,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "change",
             "number",
             "by how much an output changed that should not; a derivative, as a function computes it; the lowest loss,"
-            " or a resumed one",
+            " a resumed one, or the one after some updates with the learning rate of the training",
         ),
         Fact("scale", "number", "by how much one changed that should; that derivative as measured; the first loss"),
+        Fact("factor", "number", "by what the learning rate was multiplied with which the loss fell further"),
+        Fact("other", "number", "that loss after as many updates"),
         Fact("function", "text", "the function of PyTorch, or the one of the script, where that begins"),
         Fact("line", "text", "where that is called, or the class of a state is defined"),
         Fact("module", "text", "the innermost module around it"),

@@ -30,6 +30,7 @@ _STATEMENTS = {
     "resume": ("resuming from state_dict equals going on", "从 state_dict 恢复等同于继续训练"),
     "loss": ("the loss falls on one batch", "损失在一个批次上下降"),
     "pairs": ("the loss depends on which sample has which target", "损失取决于样本与目标的对应"),
+    "rates": ("learning rates were tried on one batch", "在一个批次上尝试了学习率"),
     "all": ("experiments with the model", "对模型的实验"),
 }
 

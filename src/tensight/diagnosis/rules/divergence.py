@@ -12,6 +12,7 @@ from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules import logs
 from tensight.diagnosis.rules.losses import constant_predictions, first_loss, has_fixed_targets
+from tensight.diagnosis.rules.rates import COURSE, tried
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def _exceptional(steps: NDArray[np.int64], values: NDArray[np.float64], step: in
 
 def too_fast(facts: Facts) -> Iterator[Finding]:
     """Find learning rates with which updates throw the loss up, or take each other back."""
-    return itertools.chain(_thrown(facts), _swings(facts))
+    on_batch = [finding for finding in facts.derived(tried) if finding.rule == "learning-rate-too-large"]
+    return iter(on_batch) if on_batch else itertools.chain(_thrown(facts), _swings(facts))
 
 
 def _thrown(facts: Facts) -> Iterator[Finding]:
@@ -368,8 +370,14 @@ RULES = (
                 "Each update of {optimizer} takes back the one before: the learning rate {rate:.3g} is too large",
                 "{optimizer} 的每次更新都抵消前一次：学习率 {rate:.3g} 过大",
             ),
+            "tried": (
+                "The learning rate {rate:.2g} of {optimizer} is too large: after {steps} steps the loss is {last:.4g}, at first"
+                " {first:.4g}",
+                "{optimizer} 的学习率 {rate:.2g} 过大：{steps} 步之后损失为 {last:.4g}，起初为 {first:.4g}",
+            ),
         },
         {
+            "tried": COURSE,
             "thrown": (
                 "the loss is {last:.4g} at last, and was {first:.4g} at first",
                 "损失最后为 {last:.4g}，起初为 {first:.4g}",
@@ -386,9 +394,9 @@ RULES = (
             " their start.",
             "损失仍在下降或已降到一半之后来回变化的权重；重新降到起初以下的损失。",
         ),
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", "loss-rises", "loss-not-finite")),
         25,
-        advice_on={"thrown": ("Try a tenth of it", "尝试其十分之一")},
+        advice_on=dict.fromkeys(("thrown", "tried"), ("Try a tenth of it", "尝试其十分之一")),
     ),
     Rule(
         "loss-unbounded",

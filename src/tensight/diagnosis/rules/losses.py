@@ -290,6 +290,8 @@ def _stays(facts: Facts) -> Iterator[Finding]:
             lowest = int(np.convolve(values, np.full(_SMOOTHED, 1 / _SMOOTHED), "valid").argmin()) + _SMOOTHED // 2
             yield Finding("loss-rises", "likely", int(steps[lowest]), "rises", described, {"line": line})
         return
+    if _is_warming_up(facts):
+        return
     # Targets differ from step to step, and may grow: only losses of the same steps are compared.
     of_both = [
         (value, constant[step])
@@ -297,7 +299,7 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         if step in constant and step > steps[-1] / 2
     ]
     if len(of_both) < _AT_LAST:
-        guess = _guess(facts)
+        guess = guess_of_classes(facts)
         # A loss that begins lower than that of a guess is of a model that has learnt before.
         is_guess = abs(mean_first - guess) < 0.1 * guess and mean_last > 0.98 * max(mean_first, guess)
         if is_guess and fallen < 3 and len(values) >= 2 * _LONG and _full_rates(facts) >= _LONG:
@@ -320,7 +322,7 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         yield Finding("loss-stays", "likely", reached, message, described, {"line": line})
 
 
-def _guess(facts: Facts) -> float:
+def guess_of_classes(facts: Facts) -> float:
     """Return what the loss of a guess is that gives each class the same probability; NaN if that is unknown."""
     table = facts["loss_functions"]
     if (
@@ -332,6 +334,15 @@ def _guess(facts: Facts) -> float:
     classes = int(table["classes"][0])
     is_of_classes = table["function"][0] in ("cross_entropy", "nll_loss") and classes >= 2
     return math.log(classes) * abs(float(table["factor"][0])) if is_of_classes else math.nan
+
+
+def _is_warming_up(facts: Facts) -> bool:
+    """Whether the learning rate has risen to the end, and has been near its highest value for a while only."""
+    rates = facts["rates"]
+    if not len(rates):
+        return False
+    is_full = rates["rate"] >= 0.5 * rates["rate"].max()
+    return bool(is_full[-1] and not is_full[0]) and len(set(rates["step"][is_full].tolist())) < 2 * _LONG
 
 
 def _full_rates(facts: Facts) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tensight.agents.call_stack import is_user_code
+from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.probes.batch import LATE, UntriedError, copied_with
 from tensight.agents.torch.probes.forks import GoingOn, end_at_effects, fork, wait_for
@@ -52,8 +53,8 @@ class LossProbes:
 
     Parameters
     ----------
-    weights : sequence of Tensor
-        Those that are trained.
+    optimizers : sequence of Optimizer
+        Their weights are those that are trained.
     call : (tuple, dict)
         The arguments of the call of the model that the training is about to make.
     clock : Clock
@@ -69,9 +70,9 @@ class LossProbes:
         In a process that goes on with the training: the arguments to call the model with.
     """
 
-    def __init__(
-        self, weights: Sequence[torch.Tensor], call: Call, clock: Clock, *, model: str, has_targets: bool
-    ) -> None:
+    def __init__(self, optimizers: Sequence[Any], call: Call, clock: Clock, *, model: str, has_targets: bool) -> None:
+        self._optimizers = optimizers
+        weights = [weight for optimizer in optimizers for weight in weights_of(optimizer)]
         self._weights = [weight for weight in weights if weight.requires_grad and weight.numel()]
         self._clock = clock
         self.model = model
@@ -90,16 +91,10 @@ class LossProbes:
         """
         loss: dict[str, Any] = {"name": "loss", "probe": "loss", "model": self.model}
         pairs: dict[str, Any] = {"name": "pairs", "probe": "pairs", "model": self.model}
-        count = sum(weight.numel() for weight in self._weights)
         try:
-            if not count or count > MOST_WEIGHTS:
-                raise UntriedError("no weight is trained" if not count else "the model is too large")
-            self._shared = torch.frombuffer(mmap.mmap(-1, 4 * (count + 2 * _HEAD)), dtype=torch.float32)
-            first, gradients = self._tried()
+            first, gradients = self._first()
             if self._tried()[0] != first:
                 raise UntriedError("the loss is another one with the same weights and random numbers")
-            if not math.isfinite(first):
-                raise UntriedError(f"the loss is {first}")
             best = self._fall(first, gradients)
             loss |= self._verdict(first, *best)
             pairs |= self._pairs(best[0])
@@ -108,6 +103,17 @@ class LossProbes:
                 row.setdefault("outcome", "untried")
                 row.setdefault("why", str(reason))
         return [loss, pairs]
+
+    def _first(self) -> tuple[float, list[torch.Tensor]]:
+        """Return the loss, which must be finite, and its gradients."""
+        count = sum(weight.numel() for weight in self._weights)
+        if not count or count > MOST_WEIGHTS:
+            raise UntriedError("no weight is trained" if not count else "the model is too large")
+        self._shared = torch.frombuffer(mmap.mmap(-1, 4 * (count + 2 * _HEAD)), dtype=torch.float32)
+        first, gradients = self._tried()
+        if not math.isfinite(first):
+            raise UntriedError(f"the loss is {first}")
+        return first, gradients
 
     def _fall(self, first: float, gradients: list[torch.Tensor]) -> tuple[float, int, float, float]:
         """Go down; return the lowest loss, its step, and the change of a small step: the expected and the real one."""
@@ -134,9 +140,7 @@ class LossProbes:
                 lowest, gradients, steps = loss, found_gradients, steps + 1
                 size = min(1.5 * size, _LARGEST_STEP)
                 continue
-            with torch.no_grad():
-                for weight, value in zip(self._weights, before, strict=True):
-                    weight.copy_(value)
+            self._set(before)
             size /= 4
             directions = [torch.zeros_like(weight) for weight in self._weights]
             if size < _LEAST_STEP:
@@ -174,6 +178,11 @@ class LossProbes:
         if abs(loss - lowest) > _INVARIANT * max(abs(loss), abs(lowest)):
             return {"outcome": "pass", **numbers}
         return {"outcome": "warn", "why": "the inputs of other samples do not change it", **numbers}
+
+    def _set(self, values: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for weight, value in zip(self._weights, values, strict=True):
+                weight.copy_(value)
 
     @property
     def _has_time(self) -> bool:

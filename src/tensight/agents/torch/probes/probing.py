@@ -13,7 +13,6 @@ from tensight.agents.eager.names import unwrapped
 from tensight.agents.notices import report
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.boundary import is_transforming
-from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts.reading import is_ordinary
 from tensight.agents.torch.facts.structure import longest_loader
 from tensight.agents.torch.framework import FRAMEWORK, is_scripted, tensors_in
@@ -23,6 +22,7 @@ from tensight.agents.torch.probes.batch import Batch
 from tensight.agents.torch.probes.forks import Clock, GoingOn, in_child, positions_kept
 from tensight.agents.torch.probes.loss import LossProbes
 from tensight.agents.torch.probes.model_calls import ModelProbes
+from tensight.agents.torch.probes.rates import RateProbe
 from tensight.agents.torch.probes.resuming import Beginnings, ResumeProbe
 from tensight.agents.torch.probes.states import State
 
@@ -175,9 +175,10 @@ class Probing:
         return call
 
     def _loss_probes(self, module: nn.Module, call: Call, clock: Clock) -> LossProbes:
-        weights = [weight for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)]
         has_targets = self._facts.has_targets and self._calls == 1
-        return LossProbes(weights, call, clock, model=type(module).__name__, has_targets=has_targets)
+        return LossProbes(
+            self._parameters.optimizers, call, clock, model=type(module).__name__, has_targets=has_targets
+        )
 
     def _goes_on(
         self, module: nn.Module, kept: list[tuple[nn.Module, Batch | str]], loss: LossProbes, clock: Clock
@@ -194,8 +195,21 @@ class Probing:
         first = next(iter(tensors_in(loss.call)), None)
         samples = len(first) if first is not None and first.dim() else -1
         resume = ResumeProbe(self._beginnings, of_resume, model=loss.model, samples=samples)
+        rates = RateProbe(
+            self._beginnings,
+            samples,
+            self._parameters.optimizers,
+            loss.call,
+            clock,
+            model=loss.model,
+            has_targets=False,
+        )
         rows: Rows = []
-        for name, probe, share in (("resume", resume.rows, of_resume), ("loss", loss.rows, clock)):
+        for name, probe, share in (
+            ("resume", resume.rows, of_resume),
+            ("loss", loss.rows, clock),
+            ("rates", rates.rows, clock),
+        ):
             results = why or in_child(probe, share)
             if isinstance(results, str):
                 results = [{"name": name, "probe": name, "model": loss.model, "outcome": "untried", "why": results}]

@@ -85,6 +85,19 @@ class Beginnings:
         """All parts that are still there, models first: optimizers know their parameters."""
         return sorted((part for part in self._parts.values() if part.subject is not None), key=lambda part: part.order)
 
+    def put_back(self, samples: int) -> None:
+        """Set models and optimizers to what they were at first.
+
+        Parameters
+        ----------
+        samples : int
+            Their number in a batch.
+        """
+        for part in self.parts:
+            if isinstance(part, (_Model, _Optimizer)):
+                part.samples = samples
+                part.reset()
+
     def _before(self, optimizer: Any, *_: Any) -> None:
         if self._is_over or any(optimizer is other for other in self.optimizers):
             return
