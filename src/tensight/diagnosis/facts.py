@@ -417,6 +417,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("count", "count", "number of entries"),
         Fact("chained", "count", "how often the module was given what it had put out itself"),
     ),
+    "experts": (
+        Fact("name", "text", "a list of modules that are alike, beside a matrix that may score them: experts"),
+        Fact("type", "text", "their class"),
+        Fact("router", "text", "the module that has this matrix, if its name is that of a router"),
+        Fact("count", "count", "their number"),
+        Fact("rows", "text", "how many rows each of them is given in the step"),
+        Fact("taken", "count", "how many rows the module that holds the list is given"),
+    ),
     "views": (
         Fact("name", "text", "a view whose axes have the sizes of others of its input, as 8x20x24 as 8x24x20"),
         Fact("kind", "text", "swapped, heads_apart or heads_together"),
@@ -529,6 +537,7 @@ OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
         *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved", "weightings"),
+        "experts",
     )
 )
 """Subjects that many trainings do not have."""

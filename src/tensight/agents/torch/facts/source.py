@@ -28,6 +28,7 @@ from tensight.agents.torch.facts.cells import Cells
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
 from tensight.agents.torch.facts.evaluations import Evaluations
+from tensight.agents.torch.facts.experts import Experts
 from tensight.agents.torch.facts.lines import FUNCTIONS, FunctionLines
 from tensight.agents.torch.facts.reading import array_of, is_ordinary, is_readable, part_of, plain, readable_tensors
 from tensight.agents.torch.facts.repeated import Repeated
@@ -127,6 +128,7 @@ class FactSource:
         self._schedules, self._copies = Schedules(), Copies()
         self._ties: Ties | None = None
         self._repeated = Repeated(())
+        self._experts = Experts(())
         self._losses: list[tuple[torch.Tensor, dict[str, Any]]] = []
         self._functions: list[dict[str, Any]] = []
         self._leaves: dict[int, torch.Tensor] = {}
@@ -265,6 +267,8 @@ class FactSource:
             self._entered.add(id(module))
             if module in self._repeated:
                 self._repeated.enters(module, arguments)
+            if module in self._experts and torch.is_grad_enabled():
+                self._experts.called(module, arguments)
             if self._step < _LAYERS_IN_STEPS:
                 self._cells.enters(module, self._label(module), arguments)
         if self._depth == 1:
@@ -379,6 +383,7 @@ class FactSource:
         if self._ties is None:
             self._ties = Ties(self._models())
             self._repeated = Repeated(self._models())
+            self._experts = Experts(self._models())
         if self._diagnosing.reads:
             self._weights.backward_begins(self._parameters.optimizers, self._named())
             if self._weights.has_moved_outside:
@@ -630,6 +635,7 @@ class FactSource:
         add("schedules", step, self._schedules.rows(self._weights.labels.of, optimizers))
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("repeated", step, self._repeated.rows())
+        add("experts", step, self._experts.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
