@@ -188,6 +188,10 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("ignored", "number", "share of the targets that are ignored"),
         Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
+        Fact("class_weights", "text", "weights of the classes among the targets, in their order; empty if all are 1"),
+        Fact(
+            "true_weight", "number", "how many times as much a true label counts as a false one, if that is one number"
+        ),
         Fact("weightless", "number", "share of the targets whose class has weight 0"),
         Fact("offset", "count", "by how many positions the targets are ahead of the ids that the model read; -1"),
         Fact("padding", "number", "share of the targets that are padding, where the model reads padding"),

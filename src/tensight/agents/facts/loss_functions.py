@@ -168,6 +168,9 @@ def target_facts(
         }
         if class_weights is not None:
             facts["weightless"] = float((class_weights[values.astype(np.int64)] == 0).mean())
+            facts["class_weights"] = " ".join(
+                f"{each:.4g}" for each in class_weights[classes[:MOST_CLASSES].astype(np.int64)]
+            )
     numbers = values.astype(np.float64)
     if numbers.ndim == 2:
         facts["target_row_sum"] = float(numbers.sum(1).mean())

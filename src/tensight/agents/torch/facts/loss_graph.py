@@ -523,6 +523,9 @@ def facts_of(
         saved_by(node, name) is not None for name in ("weight", "pos_weight")
     ):
         row["weightless"] = 0.0
+        true_weight = saved_by(node, "pos_weight")
+        if true_weight is not None and true_weight.numel() == 1:
+            row["true_weight"] = float(true_weight)
     return row
 
 
