@@ -129,6 +129,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_skill", "flag", "higher is better, as for an accuracy; neither is set if that is unknown"),
         Fact("batches", "count", "number of batches; -1 if that is unknown"),
         Fact("line", "text", "where it is computed"),
+        Fact(
+            "input_shape", "text", "shape of the first input of the model in the first batch; empty if it is no numbers"
+        ),
+        Fact("input_mean", "number", "mean of that input, over the batches"),
+        Fact("input_deviation", "number", "its standard deviation, as a mean over the batches"),
         Fact("rounding", "number", "by how much it may differ from the computed value, if it was printed; else NaN"),
     ),
     "loss_functions": (
@@ -378,6 +383,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("input_shape", "text", "shape of the first input"),
         Fact("input_min", "number", "smallest value of the first inputs of its calls; NaN if there are too many"),
         Fact("input_max", "number", "greatest value"),
+        Fact("input_mean", "number", "mean of the first input of its first call with gradients; NaN of ids"),
+        Fact("input_deviation", "number", "standard deviation of that"),
         Fact("holds_nan", "flag", "an input of those holds NaN"),
         Fact("spread", "number", "standard deviation of its first output between samples, over its features"),
         Fact("is_twice", "flag", "it was given the same twice, or two equal halves of a batch, and put out the same"),

@@ -89,16 +89,63 @@ def answers_that_are_right_but_too_certain(training: Diagnosed) -> None:
     train_and_evaluate(training, large(), other_rows(), sharp, steps=60, rate=1e-3)
 
 
+# --- evaluation-inputs ---
+
+
+def pictures_that_are_evaluated_as_bytes(training: Diagnosed) -> None:
+    give_pictures(training)
+    inputs, labels = training.inputs.clone(), training.labels
+    training.inputs = (inputs - inputs.mean()) / inputs.std()
+    train_and_evaluate(training, convolutional(), (127 + 60 * inputs, labels), steps=60)
+
+
+def amounts_that_are_evaluated_as_they_are(training: Diagnosed) -> None:
+    """The training's are standardised, the others are not."""
+    inputs, labels = other_rows()
+    train_and_evaluate(training, large(), (5 + 0.2 * inputs, labels), steps=60)
+
+
+def pictures_that_are_divided_twice(training: Diagnosed) -> None:
+    give_pictures(training)
+    train_and_evaluate(training, convolutional(), (training.inputs / 255, training.labels), steps=60)
+
+
+def pictures_that_are_noisy_in_the_training(training: Diagnosed) -> None:
+    give_pictures(training)
+    clean = training.inputs.clone()
+    training.inputs = clean + 0.5 * torch.randn_like(clean)
+    train_and_evaluate(training, convolutional(), (clean, training.labels), steps=60, rate=1e-3)
+
+
+def pictures_of_all_exposures(training: Diagnosed) -> None:
+    """Each step scales them otherwise, so that those of the evaluation are nothing new."""
+    model = large()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for step in range(60):
+        optimizer.zero_grad()
+        exposure = 0.1 * 10.0 ** float(2 * torch.rand(()))
+        F.cross_entropy(model(exposure * training.inputs), training.labels).backward()
+        optimizer.step()
+        if step % 10 == 9:
+            with torch.no_grad():
+                F.cross_entropy(model(0.2 * training.inputs), training.labels).item()
+
+
 FAULTY: tuple[Faulty, ...] = (
     (labels_of_other_rows, "evaluation-no-better", "cross_entropy"),
     (amounts_of_other_rows, "evaluation-no-better", "mse_loss"),
     (pictures_that_are_evaluated_upside_down, "evaluation-no-better", "never comes below that of a guess (1.38"),
+    (pictures_that_are_evaluated_as_bytes, "evaluation-inputs", "in the training 1"),
+    (amounts_that_are_evaluated_as_they_are, "evaluation-inputs", "mean is 4.99"),
+    (pictures_that_are_divided_twice, "evaluation-inputs", "deviation"),
 )
 
 HEALTHY: tuple[Healthy, ...] = (
     (rows_that_go_together, "evaluation-no-better"),
     (labels_a_part_of_which_is_wrong, "evaluation-no-better"),
     (answers_that_are_right_but_too_certain, "evaluation-no-better"),
+    (pictures_that_are_noisy_in_the_training, "evaluation-inputs"),
+    (pictures_of_all_exposures, "evaluation-inputs"),
 )
 
 

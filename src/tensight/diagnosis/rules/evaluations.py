@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import class_counts, constant_predictions, first_loss
@@ -49,6 +50,9 @@ _LEARNT = 0.5
 
 _ABOVE = 1.2
 """How many times as often as the most frequent class answers are right that are no guesses."""
+
+_STEADY, _SCALED = 1.5, 3.0
+"""How far scales of inputs may differ that are the same, and from which factor on, or how many deviations, they do not."""
 
 _ACCURACY = "accuracy"
 """As live trainings call the share of right answers."""
@@ -354,6 +358,32 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
         return
 
 
+def other_inputs(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations whose inputs are of another scale than those of the training."""
+    calls, table = facts["calls"], facts["evaluations"]
+    is_trained = calls["is_trained"] & (calls["input_deviation"] > 0)
+    for name in table.names:
+        rows = (table["name"] == name) & np.isfinite(table["input_deviation"])
+        if not rows.any():
+            continue
+        shape = sizes_of(table["input_shape"][rows][0])[1:]
+        alike = is_trained & np.array([sizes_of(each)[1:] == shape for each in calls["input_shape"].tolist()], np.bool_)
+        trained, others = calls["input_deviation"][alike], table["input_deviation"][rows]
+        # Inputs that differ from step to step, as by a level of noise, have no scale.
+        if len(trained) < _FEWEST or trained.max() > _STEADY * trained.min() or others.max() > _STEADY * others.min():
+            continue
+        usual, other = float(np.median(trained)), float(np.median(others))
+        mean, other_mean = float(np.median(calls["input_mean"][alike])), float(np.median(table["input_mean"][rows]))
+        is_scaled = other > _SCALED * usual or usual > _SCALED * other
+        if not is_scaled and abs(other_mean - mean) < _SCALED * max(usual, other):
+            continue
+        values = {"name": name, "mean": mean, "deviation": usual, "other_mean": other_mean, "other": other}
+        line = next(filter(None, table["line"][rows].tolist()), "")
+        step = int(table["step"][rows][0])
+        yield Finding("evaluation-inputs", "likely", step, "scale", values, {"loss": name, "line": line})
+        return
+
+
 RULES = (
     Rule(
         "overfitting",
@@ -509,5 +539,34 @@ RULES = (
         ),
         frozenset(("overfitting",)),
         30,
+    ),
+    Rule(
+        "evaluation-inputs",
+        "evaluation",
+        ("evaluations.input_deviation", "calls.input_deviation"),
+        other_inputs,
+        {
+            "scale": (
+                "The model is evaluated on inputs of another scale than it is trained on: their deviation is {other:.3g}, in the"
+                " training {deviation:.3g}",
+                "评估所用输入的尺度与训练不同：其标准差为 {other:.3g}，训练中为 {deviation:.3g}",
+            )
+        },
+        {
+            "scale": (
+                "their mean is {other_mean:.3g}, in the training {mean:.3g}; where {name} is computed",
+                "其均值为 {other_mean:.3g}，训练中为 {mean:.3g}；在计算 {name} 处",
+            )
+        },
+        (
+            "Prepare both data sets the same way: the same division, mean and deviation, computed on the training data",
+            "用相同方式准备两个数据集：相同的除数、均值和标准差，均由训练数据计算",
+        ),
+        (
+            "Inputs whose scale differs between the steps of the training, and those of other shapes.",
+            "训练各步之间尺度不同的输入，以及形状不同的输入。",
+        ),
+        frozenset(("overfitting", "evaluation-no-better", "evaluation-constant")),
+        25,
     ),
 )

@@ -63,6 +63,7 @@ ABSENT: Mapping[str, str] = {
     "layers.mixed": f"the pictures that the first layer is given are {_NOT_SEEN}",
     "weightings": f"the weights of attentions are {_NOT_SEEN}",
     "evaluations": f"what is computed without gradients is {_NOT_SEEN}",
+    "calls.input_deviation": f"the scale of what a network is given is {_NOT_SEEN}",
     "calls.also_called": f"by which names a network is called is {_NOT_SEEN}",
     "calls.is_twice": f"whether two calls are given the same is {_NOT_SEEN}",
     "views": f"views are {_NOT_SEEN}",

@@ -297,6 +297,9 @@ class Calls:
                 row["fingerprint"] = fingerprint([sample(value)])
                 row["input_shape"] = shape_text(value.shape)
                 row["is_ids"] = not (value.is_floating_point() or value.is_complex())
+                if value.is_floating_point() and value.numel():
+                    deviation, mean = torch.std_mean(part_of(value).float(), correction=0)
+                    row["input_mean"], row["input_deviation"] = float(mean), float(deviation)
             is_data = value.is_floating_point() and not value.requires_grad
             if self.samples is None and row["is_trained"] and value.dim() in (2, 3) and is_data:
                 self.samples = plain(value)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.call_stack import MOST_FRAMES, is_user_code, line_of_user
+from tensight.agents.facts.samples import shape_text
 from tensight.agents.torch.facts.lines import LOSSES
-from tensight.agents.torch.facts.reading import plain, readable_tensors, storage_key, weak_storage
+from tensight.agents.torch.facts.reading import part_of, plain, readable_tensors, storage_key, weak_storage
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class _Evaluation:
     def __init__(self, name: str, function: str, line: str) -> None:
         self.name, self.function, self.line = name, function, line
         self.values: list[torch.Tensor] = []
+        self.shape = ""
+        self.inputs: list[torch.Tensor] = []
 
 
 class Evaluations(BottomMode):
@@ -68,13 +71,16 @@ class Evaluations(BottomMode):
         self._evaluations: dict[tuple[object, ...], _Evaluation] = {}
         self._chosen: dict[int, StorageWeakRef] = {}
         self._distances: dict[int, tuple[StorageWeakRef, str]] = {}
+        self._given: tuple[str, torch.Tensor] | None = None
         self.cost_s = 0.0
 
-    def begins(self, result: object) -> None:
+    def begins(self, arguments: tuple[Any, ...], result: object) -> None:
         """Note what follows the call of a model with gradients switched off.
 
         Parameters
         ----------
+        arguments : tuple
+            What the model was given.
         result : object
             What the model has put out, of which a scalar is a loss that it has computed itself.
         """
@@ -82,6 +88,9 @@ class Evaluations(BottomMode):
             self.ends()
             return
         self._calls += 1
+        given = next(readable_tensors(arguments[:1]), None)
+        is_number = given is not None and given.is_floating_point() and given.numel()
+        self._given = (shape_text(given.shape), _mean_and_deviation(given)) if given is not None and is_number else None
         for value in readable_tensors((result,)):
             if value.dim() == 0 and value.is_floating_point():
                 self._add("loss", value)
@@ -103,8 +112,12 @@ class Evaluations(BottomMode):
                 mean = float(torch.stack([value.double().cpu() for value in evaluation.values]).mean())
                 kind = {"is_skill": True} if evaluation.function == ACCURACY else {"is_loss": True}
                 row = {"name": evaluation.name, "function": evaluation.function, "line": evaluation.line, **kind}
-                rows.append({**row, "value": mean, "batches": len(evaluation.values)})
-                evaluation.values = []
+                row |= {"value": mean, "batches": len(evaluation.values)}
+                if len(evaluation.inputs) == len(evaluation.values):
+                    given, deviation = torch.stack(evaluation.inputs).cpu().mean(0).tolist()
+                    row |= {"input_shape": evaluation.shape, "input_mean": given, "input_deviation": deviation}
+                rows.append(row)
+                evaluation.values, evaluation.inputs = [], []
         self._calls, self.cost_s = 0, 0.0
         return rows
 
@@ -159,6 +172,9 @@ class Evaluations(BottomMode):
         if len(evaluation.values) < MOST_CALLS:
             # A script may add to it in place.
             evaluation.values.append(plain(value).clone())
+            if self._given is not None:
+                evaluation.shape = self._given[0]
+                evaluation.inputs.append(self._given[1])
 
 
 def _calls_of_user() -> Iterator[tuple[CodeType, int]]:
@@ -170,6 +186,12 @@ def _calls_of_user() -> Iterator[tuple[CodeType, int]]:
         if is_user_code(frame.f_code):
             yield frame.f_code, frame.f_lasti
         frame = frame.f_back
+
+
+def _mean_and_deviation(tensor: torch.Tensor) -> torch.Tensor:
+    """Return both without waiting for a device: shape (2,)."""
+    deviation, mean = torch.std_mean(part_of(tensor).float(), correction=0)
+    return torch.stack([mean, deviation])
 
 
 def _mean_of(result: Any, arguments: Mapping[str, Any]) -> torch.Tensor:

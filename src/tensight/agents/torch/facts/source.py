@@ -309,7 +309,7 @@ class FactSource:
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
             self._calls.ended(module, arguments, named, result, reads=self._diagnosing.reads)
             if not torch.is_grad_enabled() and not is_compiled_somewhere():
-                self._evaluations.begins(result)
+                self._evaluations.begins(arguments, result)
         if not self._depth:
             self._calls.evaluation_fails()
 
