@@ -291,6 +291,7 @@ CAUSES = {
     "input-ignored": ("no influence", "ignor"),
     "positions-ignored": ("no influence", "ignor"),
     "backward-wrong": ("jacobian",),
+    "units-silent": ("before layer",),
     "loss-against-gradient": ("jacobian", "leads up"),
 }
 """By rule, words that name the cause without a line."""

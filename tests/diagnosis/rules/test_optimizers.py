@@ -99,6 +99,15 @@ def head_alone_above_what_never_learnt(training: Diagnosed) -> None:
     training.train(model, optimizer=adam(model[2].parameters()))
 
 
+def frozen_head_alone_in_the_optimizer(training: Diagnosed) -> None:
+    """All but the normalization is switched off, after the optimizer was given the head."""
+    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, CLASSES))
+    optimizer = adam(model[3].parameters())
+    for name, weight in model.named_parameters():
+        weight.requires_grad = name.startswith("1.")
+    training.train(model, optimizer=optimizer, steps=12)
+
+
 def cells_thawed_without_the_optimizer(training: Diagnosed) -> None:
     """It was made of what required gradients when the cells were frozen."""
     model = Recurrent()
@@ -316,6 +325,7 @@ FAULTY: tuple[Faulty, ...] = (
     (layer_in_the_middle_that_is_left_out, "not-in-optimizer", "second.weight, second.bias"),
     (ends_alone_in_the_optimizer, "not-in-optimizer", "and the loss stays"),
     (head_alone_above_what_never_learnt, "not-in-optimizer", "as an initialization leaves them"),
+    (frozen_head_alone_in_the_optimizer, "not-in-optimizer", "Nothing is trained"),
     (cells_thawed_without_the_optimizer, "not-in-optimizer", "cells.weight_ih_l0"),
     (scale_that_is_a_tensor, "not-a-parameter", "held"),
     (scales_in_a_dictionary, "not-a-parameter", "first"),

@@ -67,7 +67,10 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
         has_learnt = untrained <= 0.5 * sum(elements[name] for name in lost)
         message = "most" if any(True for _ in remains(facts)) else "" if has_learnt else "initial"
         certainty = "likely"
-    if is_thawed:
+    is_held = np.isin(names, held)
+    if not trainable[:, is_held].any() and not (gradient[:, is_held] > 0).any():
+        message, certainty = "exchanged", "certain"
+    elif is_thawed:
         lost, message, certainty = is_thawed, "among", "certain"
     elif any(nested[name] for name in lost):
         lost, message, certainty = [name for name in lost if nested[name]], "nested", "certain"
@@ -78,7 +81,7 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
         certainty,
         table.first_step(is_reached[:, [names.index(name) for name in lost]].any(1)),
         message,
-        {"count": len(lost), "names": listed(lost), "held": len(held)},
+        {"count": len(lost), "names": listed(lost), "held": len(held), "held_names": listed(held)},
         {**where_of(table, lost), "optimizer": listed(_holders(table, held), MOST_NAMED)},
         tuple(lost),
     )
@@ -292,6 +295,11 @@ RULES = (
                 "{count} parameters of modules that the model calls, but does not hold, are in no optimizer: {names}",
                 "模型调用但不持有的模块的 {count} 个参数不在任何优化器中：{names}",
             ),
+            "exchanged": (
+                "Nothing is trained: the weights that the optimizer holds require no gradients, and those that do are in no"
+                " optimizer: {names}",
+                "没有任何参数被训练：优化器持有的权重不需要梯度，而需要梯度的权重不在任何优化器中：{names}",
+            ),
             **dict.fromkeys(
                 ("among", "most", "initial"),
                 (
@@ -306,6 +314,7 @@ RULES = (
                 " was learnt or loaded",
                 "优化器持有另外 {held} 个参数；这些参数的值仍像初始化那样均匀分布：既没有学习也没有加载",
             ),
+            "exchanged": ("the optimizer holds {held_names}", "优化器持有 {held_names}"),
             "most": (
                 "the optimizers hold {held} others, and the loss stays",
                 "优化器持有另外 {held} 个参数，而损失停滞",
