@@ -12,6 +12,7 @@ import pytest
 import tensight
 from tensight.agents.settings import AgentSettings
 from tensight.cli import app as cli
+from tensight.cli.diagnosis.probes import STATEMENTS
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {
@@ -164,6 +165,11 @@ def test_every_column_of_the_statistics_table_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "statistics-table.md").read_text()
     names = [name for name, *_ in FILE_COLUMNS] + list(ROW.names or ())[1:] + ["dtype", "shape", "error"]
     assert not [name for name in names if f"`{name}`" not in page]
+
+
+def test_every_probe_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "diagnosis.md").read_text()
+    assert [name for name in STATEMENTS if name not in ("all", "repeatable") and f"| {name} |" not in page] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

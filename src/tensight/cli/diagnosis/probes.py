@@ -17,7 +17,7 @@ NONE = "No probe was tried: no call of a model in PyTorch was seen after step 3.
 _MARKS = {"pass": "[green]PASS[/]", "fail": "[bold red]FAIL[/]", "warn": "[yellow]WARN[/]"}
 _ANNOUNCEMENT = re.compile(rb"^tensight: e(xperiments [^\n]+)\n", re.MULTILINE)
 _UNTRIED = "not tried", "未尝试"
-_STATEMENTS = {
+STATEMENTS = {
     "repeatable": ("two runs are equal", "两次运行相同"),
     "evaluation": ("two evaluations are equal", "两次评估相同"),
     "samples": ("a sample does not change the outputs of others", "一个样本不改变其他样本的输出"),
@@ -72,7 +72,7 @@ def probe_sentences(rows: Sequence[dict[str, Any]], language: int = 0) -> list[t
             why = (
                 f"state_dict lacks {row.get('inputs')}" if is_of_state else row.get("line", "") or row.get("inputs", "")
             )
-        statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
+        statement = STATEMENTS[row["probe"]][language] if row["probe"] in STATEMENTS else row["probe"]
         of_model = f"{row['model']}: " if len(models) > 1 and row.get("model") else ""
         sentences.append((outcome, of_model + statement + (f" ({why})" if why else "")))
     return sentences
