@@ -468,6 +468,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "of the first one: share of the pictures that are smooth only if read as rows, columns, channels; NaN for"
             " others",
         ),
+        Fact(
+            "lookups", "count", "of an embedding with at least 1000 rows: number of ids that it is given; -1 for others"
+        ),
+        Fact("distinct", "count", "number of distinct ones; -1 if none makes up half of them"),
+        Fact("common_id", "count", "the id that occurs most often"),
+        Fact("common", "number", "its share of the ids that are no padding, at nine of ten positions at least"),
         Fact("activation", "text", "the function that made its input: relu, tanh or sigmoid; empty for others"),
         Fact("units", "count", "size of the axis of features of that input"),
         Fact("silent", "count", "after a relu: features that are 0 for all samples; -1 for others"),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _LEAST_STEPS = 2
+_MOSTLY, _DISTINCT = 0.6, 24
+"""Least share of an id that most ids are, and number of distinct ids from which on they are no states of a board."""
+
 _LEAST_KEYS, _HARD = 8, 0.9
 """Minimum number of keys, and the greatest weight with which a query sees next to nothing else."""
 
@@ -67,6 +70,37 @@ def padding_that_is_a_word(facts: Facts) -> Iterator[Finding]:
         step = int(table["step"][of_name][0])
         yield Finding("padding-is-word", "likely", step, "word", values, {"module": listed(list(modules), MOST_NAMED)})
         return
+
+
+def mostly_one_id(facts: Facts) -> Iterator[Finding]:
+    """Find embeddings most of whose ids are one and the same, scattered among others, as if words were unknown."""
+    table = facts["layers"]
+    for name in dict.fromkeys(table["name"][table["distinct"] >= _DISTINCT].tolist()):
+        of_name = (table["name"] == name) & (table["lookups"] > 0)
+        shares, ids, steps = (table[fact][of_name] for fact in ("common", "common_id", "step"))
+        is_usual = len(shares) > _LEAST_STEPS and shares.min() >= _MOSTLY and shares.mean() >= _MOSTLY + 0.1
+        if not is_usual or (ids != ids[0]).any() or (table["distinct"][of_name] < _DISTINCT).any():
+            continue
+        if _are_restored(facts, int(ids[0]), int(table["lookups"][of_name].min())):
+            continue
+        rows = sizes_of(str(facts["parameters"].last("shape").get(f"{name}.weight", "")))
+        message = "last" if rows and ids[0] == rows[0] - 1 else "unknown"
+        values = {"name": name, "index": int(ids[0]), "share": float(shares.mean()), "steps": len(steps)}
+        where = {"module": name, "input": f"id {ids[0]}"}
+        yield Finding("ids-mostly-one", "likely", int(steps[0]), message, values, where)
+
+
+def _are_restored(facts: Facts, index: int, lookups: int) -> bool:
+    """Whether the targets are other ids where one hides them, as masked words are restored; so if they are unknown."""
+    table = facts["loss_functions"]
+    if not (table["target_shape"] != "").any():
+        return True
+    for classes, counts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True):
+        count_of = dict(zip(classes.split(), map(int, counts.split()), strict=True))
+        total = sum(count_of.values())
+        if total >= lookups / 8 and count_of.get(str(index), 0) < total / 2:
+            return True
+    return False
 
 
 def hard_attention(facts: Facts) -> Iterator[Finding]:
@@ -183,6 +217,43 @@ RULES = (
         ("Masks that hide something else than all words.", "遮住的不是全部词的掩码。"),
         frozenset(("loss-stays", "zero-gradient")),
         8,
+    ),
+    Rule(
+        "ids-mostly-one",
+        "data",
+        ("layers.common", "loss_functions", "parameters"),
+        mostly_one_id,
+        {
+            "unknown": (
+                "{share:.0%} of the ids that {name} is given are {index}, scattered among others, as if most words were unknown",
+                "{name} 得到的 id 中有 {share:.0%} 是 {index}，散布在其他 id 之间，仿佛大多数词都未知",
+            ),
+            "last": (
+                "{share:.0%} of the ids that {name} is given are {index}, its last row, as if larger ids were cut off",
+                "{name} 得到的 id 中有 {share:.0%} 是 {index}，即它的最后一行，仿佛更大的 id 被截断",
+            ),
+        },
+        dict.fromkeys(
+            ("unknown", "last"),
+            ("in each of {steps} steps, between other ids", "在 {steps} 步中的每一步，位于其他 id 之间"),
+        ),
+        (
+            "Compare the vocabulary with the words: another language, capital letters, punctuation, a tokenizer of another model",
+            "对照词表与文本：语言不同、大小写、标点、另一个模型的分词器",
+        ),
+        (
+            "Padding at the ends, embeddings of fewer than 1000 rows, ids that differ by position, and words that are hidden to be"
+            " restored.",
+            "两端的填充、少于 1000 行的嵌入、随位置而异的 id，以及为了还原而遮住的词。",
+        ),
+        frozenset(("loss-stays",)),
+        8,
+        advice_on={
+            "last": (
+                "Give the embedding as many rows as there are ids, and do not clamp them",
+                "让嵌入的行数等于 id 的个数，不要截断 id",
+            )
+        },
     ),
     Rule(
         "next-word-visible",

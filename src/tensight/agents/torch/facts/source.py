@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
+from tensight.agents.facts.ids import LEAST_ROWS, id_facts
 from tensight.agents.facts.loss_functions import copied_facts
 from tensight.agents.facts.pictures import picture_facts
 from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
@@ -354,8 +355,16 @@ class FactSource:
                 "samples": samples,
                 "spread": share_between_samples(given),
                 **activation_facts(module, given),
-                **({} if self._layers or not is_readable(given) else picture_facts(array_of(part_of(given)))),
+                **self._input_facts(module, given),
             }
+
+    def _input_facts(self, module: nn.Module, given: torch.Tensor) -> dict[str, Any]:
+        """Return what is wrong with the pictures that the first layer is given, or with the ids of an embedding."""
+        if not is_readable(given):
+            return {}
+        if isinstance(module, nn.Embedding) and module.num_embeddings >= LEAST_ROWS:
+            return id_facts(array_of(part_of(given)), module.padding_idx)
+        return {} if self._layers else picture_facts(array_of(part_of(given)))
 
     @_event
     def backward_begins(
