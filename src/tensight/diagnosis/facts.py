@@ -191,6 +191,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "mean square of the correlations of the targets with the other features, times the number of samples: about"
             " 1 if they have nothing to do with each other",
         ),
+        Fact(
+            "empty",
+            "number",
+            "share of the pictures or signals, each with a target, that have one value everywhere; NaN for others",
+        ),
+        Fact("empty_usual", "number", "share of the most usual target among the targets of those"),
         Fact("ignored", "number", "share of the targets that are ignored"),
         Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
         Fact("class_weights", "text", "weights of the classes among the targets, in their order; empty if all are 1"),

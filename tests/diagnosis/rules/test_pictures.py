@@ -193,12 +193,114 @@ def rows_of_equal_pixels(training: Diagnosed) -> None:
     training.train(Classifier())
 
 
+# --- samples-empty ---
+
+
+def files_that_cannot_be_read(training: Diagnosed) -> None:
+    """In their place the loader puts black pictures."""
+    training.inputs = give_photographs(training) / 255
+    training.inputs[torch.rand(256) < 0.45] = 0
+    training.train(Classifier())
+
+
+def squares_that_are_as_large_as_pictures(training: Diagnosed) -> None:
+    """Half of the pictures are erased whole, by the mean, in each epoch others."""
+    training.inputs = normalise(give_photographs(training) / 255, HALF)
+    model = Classifier()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        erased = inputs.masked_fill(torch.rand(len(inputs), 1, 1, 1) < 0.5, 0.25)
+        optimizer.zero_grad()
+        F.cross_entropy(model(erased), labels).backward()
+        optimizer.step()
+
+
+def give_signals(training: Diagnosed) -> None:
+    """Give signals of two channels: float32, shape (256, 2, 96); labels are whether their frequency is high."""
+    training.labels = torch.arange(256) % 2
+    times = torch.arange(96) * (0.2 + 0.3 * training.labels[:, None])
+    training.inputs = torch.stack((times.sin(), times.cos()), 1) + 0.1 * torch.randn(256, 2, 96)
+
+
+def listener() -> nn.Module:
+    layers = nn.Conv1d(2, 8, 9, 2), nn.ReLU(), nn.AdaptiveMaxPool1d(1), nn.Flatten(), nn.Linear(8, 1)
+    return nn.Sequential(*layers, nn.Flatten(0))
+
+
+def is_high(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(out, labels.float())
+
+
+def crops_beside_the_recordings(training: Diagnosed) -> None:
+    """Beyond the end of a recording there are zeros."""
+    give_signals(training)
+    training.inputs *= (torch.rand(256, 1, 1) < 0.6).float()
+    training.train(listener(), is_high)
+
+
+def silence_that_is_a_class(training: Diagnosed) -> None:
+    give_signals(training)
+    training.inputs *= training.labels[:, None, None]
+    training.train(listener(), is_high)
+
+
+def pictures_that_are_dropped_at_times(training: Diagnosed) -> None:
+    training.inputs = give_photographs(training) / 255
+    training.inputs[torch.rand(256) < 0.1] = 0
+    training.train(Classifier())
+
+
+def frames_that_fill_up_videos(training: Diagnosed) -> None:
+    """Their labels are ignored."""
+    training.inputs = give_photographs(training) / 255
+    is_filled = torch.rand(256) < 0.4
+    training.inputs[is_filled] = 0
+    training.labels[is_filled] = -100
+    training.train(Classifier())
+
+
+def tiles_without_anything_to_mark(training: Diagnosed) -> None:
+    """Each pixel has a target."""
+    training.inputs = give_photographs(training, channels=1) / 255
+    training.inputs[torch.rand(256) < 0.5] = 0
+    training.labels = (training.inputs[:, 0] > 0.6).long()
+    training.train(nn.Sequential(nn.Conv2d(1, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 2, 1)))
+
+
+def pictures_beside_features(training: Diagnosed) -> None:
+    """Half of the samples have no picture, and all have features."""
+
+    class Both(Classifier):
+        def __init__(self) -> None:
+            super().__init__()
+            self.more = nn.Linear(CLASSES, CLASSES)
+
+        def forward(self, given: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:
+            assert features is not None
+            return super().forward(given) + self.more(features)
+
+    training.inputs = give_photographs(training) / 255
+    training.inputs[torch.rand(256) < 0.5] = 0
+    model = Both()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        features = F.one_hot(labels, CLASSES) + 0.3 * torch.randn(len(labels), CLASSES)
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs, features), labels).backward()
+        optimizer.step()
+
+
 FAULTY: tuple[Faulty, ...] = (
     (transform_that_is_in_both_places, "input-scale", "by ImageNet, and then by ImageNet"),
     (model_that_normalises_too, "input-scale", "by 0.5 / 0.5, and then by CLIP"),
     (digits_in_a_perceptron, "input-scale", "by MNIST, and then by MNIST"),
     (pictures_that_are_resized_after_all, "input-scale", "by ImageNet, and then by ImageNet"),
     (pictures_that_were_not_divided, "input-scale", "255"),
+    (files_that_cannot_be_read, "samples-empty", "no content"),
+    (squares_that_are_as_large_as_pictures, "samples-empty", "no content"),
+    (crops_beside_the_recordings, "samples-empty", "no content"),
     (pictures_that_are_reshaped, "pictures-reshaped", "stem"),
     (wide_pictures_that_are_reshaped, "pictures-reshaped", "stem"),
     (pictures_that_a_model_reshapes, "pictures-reshaped", "stem"),
@@ -212,6 +314,11 @@ HEALTHY: tuple[Healthy, ...] = (
     (logarithms_that_are_clamped, "input-scale"),
     (depths_in_metres, "input-scale"),
     (noise_of_many_features, "input-scale"),
+    (silence_that_is_a_class, "samples-empty"),
+    (pictures_that_are_dropped_at_times, "samples-empty"),
+    (frames_that_fill_up_videos, "samples-empty"),
+    (tiles_without_anything_to_mark, "samples-empty"),
+    (pictures_beside_features, "samples-empty"),
     (pictures_that_are_permuted, "pictures-reshaped"),
     (noise_of_three_channels, "pictures-reshaped"),
     (grey_pictures, "pictures-reshaped"),

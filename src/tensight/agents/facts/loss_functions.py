@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -218,6 +219,20 @@ def copied_facts(target: NDArray[Any], given: NDArray[Any]) -> dict[str, Any]:
         "copied": " ".join(map(str, equal[:MOST_COPIED].tolist())),
         "related": related,
     }
+
+
+def empty_facts(target: NDArray[Any], empty: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the share of the samples without content, and that of the most usual target among these.
+
+    Parameters
+    ----------
+    target : ndarray, shape (samples,) or (samples, numbers)
+    empty : ndarray of bool, shape (samples,)
+        Which of the samples have one value everywhere.
+    """
+    usual = Counter(row.tobytes() for row in target[empty]).most_common(1)
+    facts = {"empty": float(empty.mean())}
+    return facts | {"empty_usual": usual[0][1] / int(empty.sum())} if usual else facts
 
 
 def _reach(before: list[str]) -> tuple[float, float]:

@@ -52,6 +52,24 @@ def constant(facts: Facts) -> Iterator[Finding]:
         yield Finding("input-constant", certainty, step, message, values, {"input": name, "module": name})
 
 
+def without_content(facts: Facts) -> Iterator[Finding]:
+    """Find pictures and signals many of which have one value everywhere, although their targets differ."""
+    table = facts["loss_functions"]
+    for name in table.names:
+        rows = (table["name"] == name) & np.isfinite(table["empty"])
+        shares, usual = table["empty"][rows], table["empty_usual"][rows]
+        is_often = len(shares) >= _SETTLED and 0.3 <= shares.mean() <= 0.95 and shares.min() >= 0.1
+        # Those that are empty may be a class, or not counted.
+        if not is_often or usual.mean() > 0.8 or table["ignored"][rows].max() > 0:
+            continue
+        if (table["reduction"][rows] == "none").any():
+            continue
+        values = {"share": float(shares.mean()), "steps": len(shares), "usual": float(usual.mean())}
+        where = {"input": "the first input", **_loader(facts)}
+        yield Finding("samples-empty", "likely", int(table["step"][rows][0]), "empty", values, where)
+        return
+
+
 def repeated(facts: Facts) -> Iterator[Finding]:
     """Find trainings that see the same batch in each step, although their loader has others."""
     table, steps = facts["calls"], facts["steps"]
@@ -194,6 +212,35 @@ RULES = (
         ),
         frozenset(("loss-stays", "loss-constant", "zero-gradient", "batch-repeated", "equal-units")),
         5,
+    ),
+    Rule(
+        "samples-empty",
+        "data",
+        ("loss_functions.empty",),
+        without_content,
+        {
+            "empty": (
+                "{share:.0%} of the samples have no content, one value everywhere, but targets that differ",
+                "{share:.0%} 的样本没有内容 (处处同一个值)，目标却各不相同",
+            )
+        },
+        {
+            "empty": (
+                "in {steps} steps; of those samples, at most {usual:.0%} have the same target",
+                "{steps} 步；这些样本中至多 {usual:.0%} 有相同的目标",
+            )
+        },
+        (
+            "Look at samples as the model is given them: files that could not be read, crops beside the content, an augmentation"
+            " that removes everything",
+            "查看模型实际得到的样本：无法读取的文件、裁剪到内容之外、抹去一切的数据增强",
+        ),
+        (
+            "Samples whose targets are the same or ignored, inputs beside others, and vectors of features.",
+            "目标相同或被忽略的样本、与其他输入一同给出的输入，以及特征向量。",
+        ),
+        frozenset(("loss-stays",)),
+        9,
     ),
     Rule(
         "batch-repeated",

@@ -19,6 +19,7 @@ from tensight.agents.torch.facts.autograd_functions import inputs_of
 from tensight.agents.torch.facts.copies import is_name_of_target
 from tensight.agents.torch.facts.lines import DropLines
 from tensight.agents.torch.facts.reading import (
+    array_of,
     deviation_between_samples,
     part_of,
     plain,
@@ -34,6 +35,7 @@ from tensight.agents.torch.modules import is_compiled_somewhere
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from torch.multiprocessing.reductions import StorageWeakRef
 
     from tensight.agents.eager.names import Names
@@ -53,6 +55,9 @@ _MOST_FOLLOWED, _MOST_TEXTS = 2000, 8
 
 _LEAST_ROWS = 4
 """Number of samples from which on a batch of equal halves is none by chance."""
+
+_LEAST_SIDE, _MOST_CHANNELS, _LEAST_TIMES, _FEW_ELEMENTS = 8, 16, 64, 32
+"""Of pictures and of signals, from which on one without content is none by chance; elements compared at first."""
 
 _BEHIND_OUTPUT = 12
 """Number of functions between a loss function and the output of a model that are followed."""
@@ -78,6 +83,8 @@ class Calls:
         Which of the ids count.
     samples : Tensor or None
         The first samples that a trained model was given, if they are vectors or sequences of vectors.
+    empty : ndarray of bool, shape (samples,), or None
+        Which samples have one value everywhere, if a trained model is given pictures or signals and nothing else.
     put_out : dict of int to Tensor
         What models have put out, by the sequence numbers of the functions that made it.
     reached : set of int
@@ -110,6 +117,7 @@ class Calls:
         self.later_ids: list[torch.Tensor] = []
         self.mask: torch.Tensor | None = None
         self.samples: torch.Tensor | None = None
+        self.empty: NDArray[np.bool_] | None = None
         self.put_out: dict[int, torch.Tensor] = {}
         self.reached: set[int] = set()
 
@@ -292,6 +300,8 @@ class Calls:
         row["is_trained"] = any(
             id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
         )
+        if len(inputs) == 1 and row["is_trained"] and self.empty is None:
+            self.empty = _empty_samples(inputs[0])
         for value in inputs:
             if "fingerprint" not in row:
                 row["fingerprint"] = fingerprint([sample(value)])
@@ -334,6 +344,22 @@ def _name_of_target(texts: Mapping[tuple[str, str], str]) -> tuple[str, str]:
 def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are the same, as far as samples of them show."""
     return tensor.shape == other.shape and np.array_equal(sample(tensor), sample(other))
+
+
+def _empty_samples(given: torch.Tensor) -> NDArray[np.bool_] | None:
+    """Return which pictures or signals have one value everywhere; None if they are neither, or no data."""
+    shape = given.shape
+    is_picture = given.dim() == 4 and min(shape[2:]) >= _LEAST_SIDE
+    is_signal = given.dim() == 3 and shape[1] <= _MOST_CHANNELS and shape[2] >= _LEAST_TIMES
+    if not (is_picture or is_signal) or shape[0] < _LEAST_ROWS or given.is_complex() or given.requires_grad:
+        return None
+    rows = plain(given).reshape(shape[0], -1)
+    # Most samples differ in a few of their elements already.
+    few = rows[:, :: rows.shape[1] // _FEW_ELEMENTS | 1]
+    empty: NDArray[np.bool_] = array_of((few == few[:, :1]).all(1))
+    for at in np.flatnonzero(empty).tolist():
+        empty[at] = bool((rows[at] == rows[at, 0]).all())
+    return empty
 
 
 def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:

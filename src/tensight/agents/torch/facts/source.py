@@ -16,7 +16,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
 from tensight.agents.facts.ids import LEAST_ROWS, id_facts
-from tensight.agents.facts.loss_functions import copied_facts
+from tensight.agents.facts.loss_functions import copied_facts, empty_facts
 from tensight.agents.facts.pictures import picture_facts
 from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.facts.weights import rank_row
@@ -54,6 +54,8 @@ from tensight.diagnosis.facts import SCHEMA, Jumps
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.diagnosing import Diagnosing
@@ -458,6 +460,8 @@ class FactSource:
             row["given_by"], row["leads_on"] = calls.given_by(function.node)
             if calls.samples is not None and function.target is not None and self._step < _COMPARED_STEPS:
                 row |= _copied(function.target, calls.samples)
+            if calls.empty is not None and function.target is not None:
+                row |= _empty(function.target, calls.empty)
             if function.function == "policy_gradient":
                 row["line"] = self._lines.of_product(row["input_shape"])
             self.predicts_next = self.predicts_next or row.get("offset", -1) == 1
@@ -725,6 +729,12 @@ def _copied(target: torch.Tensor, samples: torch.Tensor) -> dict[str, Any]:
     if target.numel() != len(samples) or samples.numel() > MOST_ELEMENTS or samples.is_complex():
         return {}
     return copied_facts(array_of(target), array_of(samples))
+
+
+def _empty(target: torch.Tensor, empty: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the facts of samples without content, if there is a target for each sample."""
+    is_of_samples = target.dim() in (1, 2) and len(target) == len(empty) and target.numel() <= MOST_ELEMENTS
+    return empty_facts(array_of(target), empty) if is_of_samples else {}
 
 
 def _time_of(hook: Callable[..., Any]) -> float:
