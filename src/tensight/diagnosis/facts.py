@@ -256,6 +256,15 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("rate", "number", "learning rate"),
         Fact("initial_rate", "number", "the rate with which a scheduler began"),
     ),
+    "generators": (
+        Fact("name", "text", "a random generator that the longest loader copies to its processes, as Pictures.rng"),
+        Fact("type", "text", "its class"),
+        Fact("used_in", "text", "the function that draws numbers from it there, and where that is defined"),
+        Fact("line", "text", "where the script makes the loader"),
+        Fact("workers", "count", "number of its processes"),
+        Fact("batches", "count", "number of its batches; -1 if that is unknown"),
+        Fact("is_persistent", "flag", "its processes go on in the next epoch"),
+    ),
     "leaves": (
         Fact("name", "text", "a tensor that gets gradients and is no parameter of a model that was named"),
         Fact("shape", "text", "as 8x10"),
@@ -560,7 +569,7 @@ OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
         *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved", "weightings"),
-        "experts",
+        *("experts", "generators"),
     )
 )
 """Subjects that many trainings do not have."""

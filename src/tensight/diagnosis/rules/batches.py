@@ -106,6 +106,19 @@ def read_by_each_worker(facts: Facts) -> Iterator[Finding]:
         yield Finding("stream-repeated", "certain", int(at[0]), "workers", values, where)
 
 
+def copied_generators(facts: Facts) -> Iterator[Finding]:
+    """Find random generators of data sets that each process of a loader copies, so that all draw the same numbers."""
+    table = facts["generators"]
+    for row in {row["name"]: row for row in table.rows()}.values():
+        is_repeated = not row["is_persistent"] and 0 < row["batches"] < facts.last_step
+        if row["workers"] < 2 and not is_repeated:
+            continue
+        values = {key: row[key] for key in ("name", "type", "used_in", "workers")}
+        where = {"call": row["used_in"], **({"loader": row["line"]} if row["line"] else {})}
+        message = "workers" if row["workers"] > 1 else "epochs"
+        yield Finding("generator-copied", "likely", int(table["step"][0]), message, values, where)
+
+
 def _loader(facts: Facts) -> dict[str, str]:
     """Return where the script makes its longest loader of data, as a part of a place; empty if that is unknown."""
     line = next(iter(facts["ranks"].last("loader_line").values()), "")
@@ -288,6 +301,40 @@ RULES = (
         ),
         frozenset(("batch-repeated", "loss-stays")),
         10,
+    ),
+    Rule(
+        "generator-copied",
+        "data",
+        ("generators",),
+        copied_generators,
+        {
+            "workers": (
+                "Each of the {workers} processes of the loader draws the same numbers: they have copies of {name}",
+                "加载器的 {workers} 个进程抽取相同的随机数：它们各有 {name} 的一份副本",
+            ),
+            "epochs": (
+                "The loader draws the same numbers in each epoch: its process begins with a copy of {name} each time",
+                "加载器在每个 epoch 抽取相同的随机数：它的进程每次都从 {name} 的副本开始",
+            ),
+        },
+        dict.fromkeys(
+            ("workers", "epochs"),
+            (
+                "a {type} that {used_in} uses; the loader has no worker_init_fn",
+                "{used_in} 使用的 {type}；加载器没有 worker_init_fn",
+            ),
+        ),
+        (
+            "Seed it in each process: a worker_init_fn, or torch.initial_seed() where it is first used; or draw from torch",
+            "在每个进程中设置种子：使用 worker_init_fn，或在首次使用处用 torch.initial_seed()；或用 torch 抽取",
+        ),
+        (
+            "Generators of libraries, those that the data set seeds itself, and those of NumPy and random as a whole, which PyTorch"
+            " seeds.",
+            "库中的生成器、数据集自行设置种子的生成器，以及由 PyTorch 设置种子的 NumPy 和 random 全局生成器。",
+        ),
+        frozenset(("stream-repeated", "batch-repeated")),
+        9,
     ),
     Rule(
         "channels-last",

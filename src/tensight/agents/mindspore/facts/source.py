@@ -59,6 +59,7 @@ ABSENT: Mapping[str, str] = {
     "loss_functions.empty": f"which samples a network is given beside its targets is {_NOT_SEEN}",
     "loss_functions.features": f"which features a network is given beside its targets is {_NOT_SEEN}",
     "steps.workers": f"loaders are {_NOT_SEEN}",
+    "generators": f"the generators of loaders are {_NOT_SEEN}",
     "layers.silent": f"what activation functions put out is {_NOT_SEEN}",
     "layers.common": f"the ids that embeddings are given are {_NOT_SEEN}",
     "layers.pixels": f"the pictures that the first layer is given are {_NOT_SEEN}",

@@ -31,6 +31,7 @@ from tensight.agents.torch.facts.cuts import UNREAD
 from tensight.agents.torch.facts.evaluations import Evaluations
 from tensight.agents.torch.facts.experts import Experts
 from tensight.agents.torch.facts.lines import FUNCTIONS, FunctionLines
+from tensight.agents.torch.facts.loaders import batches_of, copied_generators, longest_loader, workers_of_streams
 from tensight.agents.torch.facts.reading import array_of, is_ordinary, is_readable, part_of, plain, readable_tensors
 from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
@@ -40,10 +41,8 @@ from tensight.agents.torch.facts.structure import (
     accumulating,
     leaf_rows,
     left_out_by_libraries,
-    longest_loader,
     module_rows,
     normalised,
-    workers_of_streams,
 )
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.framework import is_scripted
@@ -637,7 +636,12 @@ class FactSource:
             add("leaves", step, leaf_rows(list(self._leaves.values()), trained))
             self._schedules.find()
             self._accumulating = accumulating(optimizers)
-            self._batches, self._batch_size, self._loader_line = longest_loader()
+            loader = longest_loader()
+            self._batches, self._batch_size = batches_of(loader)
+            self._loader_line = made_lines.made_line(loader)
+            add("generators", step, copied_generators(loader))
+            # Processes of its own end with it.
+            del loader
             self._workers = workers_of_streams()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
             diagnosing.searched(time.perf_counter() - began)

@@ -390,30 +390,6 @@ def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
         yield from ((f"{name}[{at!r}]", each) for at, each in items if isinstance(each, torch.Tensor))
 
 
-def longest_loader() -> tuple[int, int, str]:
-    """Return number and size of the batches of the longest loader of data that is alive, and where it was made.
-
-    -1 and empty if there is none.
-    """
-    loaders = live_instances(torch.utils.data.DataLoader)
-    return max(((*_batches_of(loader), made_line(loader)) for loader in loaders), default=(-1, -1, ""))
-
-
-def workers_of_streams() -> int:
-    """Return the greatest number of processes that read a stream: each reads all of it, unless told."""
-    iterators = live_instances(torch.utils.data.dataloader._BaseDataLoaderIter)
-    is_stream = torch.utils.data.dataloader._DatasetKind.Iterable
-    return max((each._num_workers for each in iterators if each._dataset_kind == is_stream), default=0)
-
-
-def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> tuple[int, int]:
-    try:
-        return len(loader), int(loader.batch_size or -1)
-    except Exception:
-        # A stream has no length, and a script's own may fail.
-        return -1, -1
-
-
 def left_out_by_libraries(models: Iterable[nn.Module], without: AbstractSet[int]) -> set[int]:
     """Return which parameters are in parts that a model of a library holds: a script need not use all of them.
 

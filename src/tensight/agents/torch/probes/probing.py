@@ -13,8 +13,8 @@ from tensight.agents.eager.names import unwrapped
 from tensight.agents.notices import report
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.boundary import is_transforming
+from tensight.agents.torch.facts.loaders import batches_of, longest_loader
 from tensight.agents.torch.facts.reading import is_ordinary
-from tensight.agents.torch.facts.structure import longest_loader
 from tensight.agents.torch.framework import FRAMEWORK, is_scripted, tensors_in
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
@@ -217,7 +217,7 @@ class Probing:
         return rows
 
     def _rows(self, kept: list[tuple[nn.Module, Batch | str]], clock: Clock) -> Rows:
-        batch_size = longest_loader()[1]
+        batch_size = batches_of(longest_loader())[1]
         # The rest is for the loss, and for a call that takes longer than others.
         of_calls = Clock(_SHARE_OF_CALLS * clock.left_s)
         predicts_next = self._facts.predicts_next
