@@ -153,6 +153,61 @@ def recurrent_cells_in_float16(training: Diagnosed) -> None:
     training.train(model, lambda out, labels: F.cross_entropy(out.float(), labels), optimizer)
 
 
+class Lower(nn.Module):
+    """A layer in another precision than those around it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dtype = next(self.layer.parameters()).dtype
+        result: torch.Tensor = self.layer(x.to(dtype)).float()
+        return result
+
+
+def with_lower(inside: nn.Module, head: nn.Module) -> nn.Sequential:
+    between = (nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU())
+    return nn.Sequential(Lower(inside), nn.ReLU(), *between, Lower(head))
+
+
+def trained_slowly(training: Diagnosed, model: nn.Module) -> None:
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=5e-5), steps=30)
+
+
+def head_in_bfloat16(training: Diagnosed) -> None:
+    trained_slowly(training, with_lower(nn.Linear(FEATURES, 48), nn.Linear(48, CLASSES).bfloat16()))
+
+
+def first_layer_in_bfloat16(training: Diagnosed) -> None:
+    trained_slowly(training, with_lower(nn.Linear(FEATURES, 48).bfloat16(), nn.Linear(48, CLASSES)))
+
+
+def assigned_from_a_file_in_bfloat16(training: Diagnosed) -> None:
+    model = with_lower(nn.Linear(FEATURES, 48), nn.Linear(48, CLASSES))
+    stored = {name: value.bfloat16() for name, value in model[0].state_dict().items()}
+    model[0].load_state_dict(stored, assign=True)
+    trained_slowly(training, model)
+
+
+def norms_in_float32(training: Diagnosed) -> None:
+    """Most weights are in bfloat16, and move."""
+    layers = [nn.Linear(FEATURES, 16).bfloat16(), nn.LayerNorm(16), nn.Linear(16, CLASSES).bfloat16()]
+    model = nn.Sequential(*map(Lower, layers))
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.5))
+
+
+def adapter_above_a_body_in_bfloat16(training: Diagnosed) -> None:
+    model = with_lower(nn.Linear(FEATURES, 48).bfloat16(), nn.Linear(48, CLASSES))
+    model[0].requires_grad_(requires_grad=False)
+    training.train(model, optimizer=torch.optim.AdamW(list(model.parameters())[2:], lr=5e-4), steps=30)
+
+
+def head_in_bfloat16_with_a_usual_rate(training: Diagnosed) -> None:
+    model = with_lower(nn.Linear(FEATURES, 48), nn.Linear(48, CLASSES).bfloat16())
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=5e-3), steps=30)
+
+
 def bias_of_a_price(training: Diagnosed) -> None:
     """The last bias begins at the mean of the targets, next to which float32 is coarse."""
     model = network(out=1)
@@ -298,6 +353,9 @@ FAULTY: tuple[Faulty, ...] = (
     (convolution_by_regression_within_a_range, "clamped", "0.second.weight"),
     (updates_lost_in_bfloat16, "update-lost", "bfloat16"),
     (adam_on_a_transformer_in_bfloat16, "update-lost", "words.weight"),
+    (head_in_bfloat16, "update-lost", "beside them are float32"),
+    (first_layer_in_bfloat16, "update-lost", "beside them are float32"),
+    (assigned_from_a_file_in_bfloat16, "update-lost", "beside them are float32"),
     (recurrent_cells_in_float16, "update-lost", "float16"),
     (bias_of_a_price, "update-lost", "2.bias"),
     (decay_that_begins_at_its_balance, "decay-too-strong", "AdamW group 0"),
@@ -471,6 +529,9 @@ HEALTHY: tuple[Healthy, ...] = (
     (weights_that_are_not_negative, "clamped"),
     (rows_of_unit_length, "clamped"),
     (bfloat16_with_a_large_rate, "update-lost"),
+    (norms_in_float32, "update-lost"),
+    (adapter_above_a_body_in_bfloat16, "update-lost"),
+    (head_in_bfloat16_with_a_usual_rate, "update-lost"),
     (autocast_in_bfloat16, "update-lost"),
     (bias_of_a_small_price, "update-lost"),
     (decay_with_a_loss_that_falls, "decay-too-strong"),

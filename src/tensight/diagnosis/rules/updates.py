@@ -10,7 +10,7 @@ import numpy as np
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import first_loss, remains
-from tensight.diagnosis.rules.parameters import where_of
+from tensight.diagnosis.rules.parameters import are_trained, where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -208,16 +208,17 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
     names = table.chosen(matrices)
     amount = int(sizes[matrices].sum())
     of = int(sizes[counts >= UPDATES].sum())
-    if amount < 0.3 * of:
+    is_beside = amount < 0.3 * of and _are_beside_float32(table, names)
+    if amount < 0.3 * of and not is_beside:
         return
     mean = float((share[matrices] * sizes[matrices]).sum() / amount)
     dtype = _dtypes(table)[int(np.flatnonzero(matrices)[0])]
     change = table.panel("change")[:, matrices]
     yield Finding(
         "update-lost",
-        "certain" if mean > 0.9 else "likely",
+        "certain" if mean > 0.9 and not is_beside else "likely",
         int(steps[0]),
-        "lost",
+        "beside" if is_beside else "lost",
         {
             "count": len(names),
             "of": int((counts >= UPDATES).sum()),
@@ -230,6 +231,14 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
         where_of(table, names),
         tuple(names),
     )
+
+
+def _are_beside_float32(table: Table, names: list[str]) -> bool:
+    """Whether parameters have matrices among them, and most other trained matrices are in float32."""
+    shapes, dtypes = table.last("shape"), table.last("dtype")
+    trained = [name for name in table.chosen(np.asarray(are_trained(table).any(0))) if "x" in shapes[name]]
+    beside = [dtypes[name] == "float32" for name in trained if name not in names]
+    return len(beside) < len(trained) and sum(beside) > len(trained) / 2
 
 
 def _is_below_precision(table: Table, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -349,28 +358,43 @@ RULES = (
                 " they have a gradient",
                 "更新因舍入而丢失：{count} 个 {dtype} 权重中 {share:.0%} 的元素虽有梯度却没有变化",
             ),
+            "beside": (
+                "The updates of {count} {dtype} weights are lost to rounding, while those beside them are float32: {share:.0%} of"
+                " their elements do not change although they have a gradient",
+                "{count} 个 {dtype} 权重的更新因舍入而丢失，而旁边的权重是 float32：其 {share:.0%} 的元素虽有梯度却没有变化",
+            ),
             "coarse": (
                 "Updates are lost to rounding: next to {typical:.3g}, numbers of float32 are {spacing:.2g} apart, and an update"
                 " is about the rate {rate:.2g}: {names}",
                 "更新因舍入而丢失：在 {typical:.3g} 附近 float32 的间隔为 {spacing:.2g}，而一次更新约为学习率 {rate:.2g}：{names}",
             ),
         },
-        {
-            "lost": (
+        dict.fromkeys(
+            ("lost", "beside"),
+            (
                 "learning rate {rate:.2g}; a step changes them by {change:.2g} of their norm: {names}",
                 "学习率 {rate:.2g}；一步的变化为其范数的 {change:.2g}：{names}",
-            )
-        },
+            ),
+        ),
         (
             "Keep a copy of the weights in float32 for the optimizer, use stochastic rounding, or a larger rate",
             "为优化器保留 float32 的权重副本、使用随机舍入，或提高学习率",
         ),
         (
-            "float32 weights whose updates are small for another reason than their size, and less than half of the elements.",
-            "因其他原因而更新很小的 float32 权重，以及少于一半的元素。",
+            "float32 weights whose updates are small for another reason than their size, and less than a third of the elements if"
+            " others are not float32.",
+            "因其他原因而更新很小的 float32 权重，以及其余权重不是 float32 时少于三分之一的元素。",
         ),
         frozenset(("loss-stays",)),
         20,
+        advice_on={
+            "beside": (
+                "Keep these weights in float32, too: look for .half(), .bfloat16() or .to(dtype), and for a file that was loaded"
+                " with assign=True; autocast computes in {dtype} without changing weights",
+                "这些权重也保持 float32：检查 .half()、.bfloat16()、.to(dtype) 以及用 assign=True 加载的文件；autocast 以 {dtype}"
+                " 计算而不改变权重",
+            )
+        },
     ),
     Rule(
         "decay-too-strong",
