@@ -299,6 +299,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("distance", "number", "median of their distances from the weights of the model, relative to their norms"),
         Fact("is_given", "flag", "whether they were loaded into that model, or into a part of it"),
         Fact("optimizer_states", "count", "number of weights of which the file has the state of an optimizer"),
+        Fact("updates", "count", "how many updates these states count; -1 if they do not"),
         Fact("optimizer_resumed", "count", "number of those of which optimizers have one; -1 if the file has none"),
         Fact("position", "count", "position of a schedule in the file; 0 if it has none, or that is at its start"),
         Fact("position_resumed", "count", "the largest position of a schedule; -1 if there is none in either"),

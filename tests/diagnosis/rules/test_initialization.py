@@ -278,6 +278,62 @@ def resumed(*loaded: str) -> Callable[[Diagnosed], None]:
     return train
 
 
+def learnt(training: Diagnosed, updates: int) -> tuple[nn.Module, dict[str, Any]]:
+    """A network that was trained by hand, which no one watches, with the states of a run of Adam."""
+    model = network()
+    weights = [weight.detach().clone().requires_grad_() for weight in model.parameters()]
+    for _ in range(updates):
+        hidden = nn.functional.linear(training.inputs, weights[0], weights[1]).relu()
+        loss = nn.functional.cross_entropy(nn.functional.linear(hidden, weights[2], weights[3]), training.labels)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+                weight -= 0.5 * gradient
+    with torch.no_grad():
+        for weight, value in zip(model.parameters(), weights, strict=True):
+            weight.copy_(value)
+    state = {
+        at: {"step": torch.tensor(float(updates)), "exp_avg": 0 * weight, "exp_avg_sq": 0 * weight + 1e-4}
+        for at, weight in enumerate(each.detach() for each in model.parameters())
+    }
+    return model, {"model": model.state_dict(), "optimizer": made_for(model)[0].state_dict() | {"state": state}}
+
+
+def gone_on(
+    change: Callable[[Diagnosed], None], updates: int = 300, *, takes_optimizer: bool = True
+) -> Callable[[Diagnosed], None]:
+    """A training that goes on from a file, after something has changed."""
+
+    def train(training: Diagnosed) -> None:
+        _, states = learnt(training, updates)
+        model = network()
+        optimizer, _ = made_for(model)
+        with read_again(states) as (content,):
+            model.load_state_dict(content["model"])
+            if takes_optimizer:
+                optimizer.load_state_dict(content["optimizer"])
+        change(training)
+        training.train(model, optimizer=optimizer, steps=80)
+
+    train.__name__ = f"gone_on_with_{change.__name__}_{updates}_{takes_optimizer}"
+    return train
+
+
+def classes_in_another_order(training: Diagnosed) -> None:
+    training.labels = (training.labels + 1) % 4
+
+
+def inputs_of_another_scale(training: Diagnosed) -> None:
+    training.inputs = 6 - 5 * training.inputs
+
+
+def features_in_another_order(training: Diagnosed) -> None:
+    training.inputs = training.inputs[:, [2, 3, 4, 5, 6, 7, 0, 1]]
+
+
+def nothing_else(_: Diagnosed) -> None:
+    pass
+
+
 def average_of_files(training: Diagnosed) -> None:
     model = network()
     with read_again(network().state_dict(), network().state_dict()) as (first, second):
@@ -315,6 +371,9 @@ FAULTY: tuple[Faulty, ...] = (
     (resumed("model", "optimizer"), "half-resumed", "its schedule begins anew"),
     (resumed("model", "schedule"), "half-resumed", "its optimizer begins anew"),
     (resumed_with_momentum, "half-resumed", "its schedule begins anew"),
+    (gone_on(classes_in_another_order), "resumed-as-new", "after 300 updates"),
+    (gone_on(inputs_of_another_scale), "resumed-as-new", "after 300 updates"),
+    (gone_on(features_in_another_order), "resumed-as-new", "after 300 updates"),
 )
 
 
@@ -426,6 +485,9 @@ HEALTHY: tuple[Healthy, ...] = (
     (average_of_files, "nothing-loaded"),
     (weights_of_a_teacher, "nothing-loaded"),
     (resumed("model"), "half-resumed"),
+    (gone_on(nothing_else), "resumed-as-new"),
+    (gone_on(nothing_else, 1), "resumed-as-new"),
+    (gone_on(classes_in_another_order, takes_optimizer=False), "resumed-as-new"),
     (resumed("model", "optimizer", "schedule"), "half-resumed"),
 )
 

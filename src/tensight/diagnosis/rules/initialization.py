@@ -8,6 +8,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules.losses import constant_predictions, first_loss, guess_of_classes
 from tensight.diagnosis.rules.parameters import are_trained, where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -27,6 +28,12 @@ _MOST_OF_MODEL = 0.5
 
 _OTHER_WEIGHTS = 0.3
 """Distance of weights, relative to their norm, from which on they are no longer the same with noise."""
+
+_FIRST = 3
+"""Number of the first losses that must all be those of a guess, and of those that are averaged where they have fallen."""
+
+_UNLEARNT, _LEARNT, _MANY_UPDATES = 0.95, 0.8, 100
+"""Shares of the loss of a guess above and below which nothing, and something, has been learnt; updates that learn."""
 
 _BEGINNING = 2
 """Position of a schedule up to which it is at its beginning."""
@@ -127,6 +134,30 @@ def nothing_loaded(facts: Facts) -> Iterator[Finding]:
             message = "replaced" if row["is_given"] else "file"
             where = {"module": row["module"], "line": row["line"]}
             yield Finding("nothing-loaded", "likely", int(row["step"]), message, values, where)
+
+
+def forgotten(facts: Facts) -> Iterator[Finding]:
+    """Find trainings that go on from a file with its optimizer, and begin with the loss of a model that knows nothing."""
+    steps, values = first_loss(facts)
+    if len(values) < 2 * _FIRST or not np.isfinite(values).all():
+        return
+    constant = constant_predictions(facts)[0]
+    baseline = float(np.mean(list(constant.values()))) if constant else guess_of_classes(facts)
+    first = float(values[:_FIRST].min())
+    smooth = np.convolve(values, np.full(_FIRST, 1 / _FIRST), "valid")
+    is_lower = smooth <= _LEARNT * baseline
+    if not first >= _UNLEARNT * baseline > 0 or not is_lower.any():
+        return
+    step = int(steps[int(np.argmax(is_lower)) + _FIRST - 1])
+    for row in facts["files"].rows():
+        is_whole = 0 < row["matching"] == row["equal"] and row["is_given"]
+        is_resumed = 0 < row["optimizer_states"] == row["optimizer_resumed"]
+        if is_whole and is_resumed and row["updates"] >= max(_MANY_UPDATES, 2 * step):
+            values_of = {name: row[name] for name in ("file", "updates")}
+            described = {**values_of, "first": first, "baseline": baseline, "step": step, "last": float(smooth.min())}
+            where = {"module": row["module"], "line": row["line"]}
+            yield Finding("resumed-as-new", "possible", int(steps[0]), "guess", described, where)
+            return
 
 
 def half_resumed(facts: Facts) -> Iterator[Finding]:
@@ -265,6 +296,37 @@ RULES = (
         ),
         frozenset(),
         20,
+    ),
+    Rule(
+        "resumed-as-new",
+        "initialization",
+        ("files", "losses"),
+        forgotten,
+        {
+            "guess": (
+                "The training goes on from {file} after {updates} updates, and its loss begins at {first:.4g}: no better than a"
+                " guess ({baseline:.4g})",
+                "训练从 {file} 经过 {updates} 次更新后继续，而其损失从 {first:.4g} 开始：不比猜测 ({baseline:.4g}) 更好",
+            )
+        },
+        {
+            "guess": (
+                "{step} steps bring it to four fifths of that, so that it can be learnt; it comes down to {last:.4g}",
+                "{step} 步就使其降到该值的五分之四以下，可见是能学会的；它降到了 {last:.4g}",
+            )
+        },
+        (
+            "Compare with the training that wrote the file: how inputs are scaled, the order of features and of classes, and"
+            " to which rows the targets belong",
+            "与写出该文件的训练比较：输入如何缩放、特征和类别的顺序，以及目标属于哪些行",
+        ),
+        (
+            "Files of which the optimizer is not loaded, as for another task, or counts fewer than 100 updates, and losses"
+            " that do not fall.",
+            "未加载其优化器 (如用于其他任务) 或更新不足 100 次的文件，以及不下降的损失。",
+        ),
+        frozenset(),
+        29,
     ),
     Rule(
         "equal-units",

@@ -245,6 +245,9 @@ def start(facts: Facts) -> Iterator[Finding]:
     if not len(table) or not len(losses):
         return
     row = next(iter(table.rows()))
+    if any(file["is_given"] and file["equal"] > 0 for file in facts["files"].rows()):
+        # Weights that were trained for other classes are sure of these.
+        return
     # Of several batches, each loss is divided by their number.
     value = float(losses["value"][0]) / (abs(row["factor"]) if row["is_alone"] and row["factor"] else 1.0)
     # Cosines with a temperature, as of faces, are far apart from the start on.
@@ -715,7 +718,7 @@ RULES = (
             "Check the initialization (a deviation that grows with depth or width), and whether weights were loaded",
             "检查初始化 (随深度或宽度增大的标准差)，以及权重是否已加载",
         ),
-        ("", ""),
+        ("Models whose weights were read from a file.", "权重从文件读取的模型。"),
         frozenset(("loss-stays", "clipped-away")),
         30,
     ),

@@ -62,6 +62,7 @@ class _File:
     line: str
     weights: list[_Weights] = field(default_factory=list)
     optimizer_states: int = 0
+    updates: int = -1
     position: int = 0
 
 
@@ -90,6 +91,8 @@ def _read(file: _File, content: Any, depth: int) -> None:
         return
     if "param_groups" in content and isinstance(content.get("state"), dict):
         file.optimizer_states += len(content["state"])
+        counts = [state["step"] for state in content["state"].values() if isinstance(state, dict) and "step" in state]
+        file.updates = max([file.updates, *(int(count) for count in counts if _is_count(count))])
     elif isinstance(content.get("last_epoch"), int) and "base_lrs" in content:
         file.position = max(file.position, content["last_epoch"])
     elif tensors := {key: value for key, value in content.items() if _is_weight(key, value)}:
@@ -99,6 +102,12 @@ def _read(file: _File, content: Any, depth: int) -> None:
     else:
         for inner in content.values():
             _read(file, inner, depth + 1)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, (int, float)) or (
+        isinstance(value, torch.Tensor) and is_readable(value) and not value.dim()
+    )
 
 
 def _is_weight(key: object, value: object) -> bool:
@@ -143,6 +152,7 @@ def take_rows(models: Iterable[nn.Module], optimizers: Iterable[Any]) -> list[di
             "file": file.name,
             "line": file.line,
             "optimizer_states": file.optimizer_states,
+            "updates": file.updates,
             "optimizer_resumed": states if file.optimizer_states else -1,
             "position": file.position,
             "position_resumed": max(schedules) if file.position and schedules else -1,
