@@ -186,6 +186,15 @@ def stripes_three_pixels_apart(training: Diagnosed) -> None:
     training.train(Classifier())
 
 
+def stripes_with_noise(training: Diagnosed) -> None:
+    """Nothing but stripes that are brighter in a quarter, and noise."""
+    pictures = give_photographs(training)
+    is_bright = (pictures.mean(1, keepdim=True) > 170).float()
+    stripes = (1 + is_bright) * (torch.arange(SIDE) % 3 == 0)
+    training.inputs = stripes + 0.3 * torch.randn(256, 3, SIDE, SIDE)
+    training.train(Classifier())
+
+
 def rows_of_equal_pixels(training: Diagnosed) -> None:
     training.inputs = (give_photographs(training) / 255).mean(3, keepdim=True).repeat(1, 1, 1, SIDE)
     training.inputs += 0.01 * torch.randn(256, 3, SIDE, SIDE)
@@ -323,6 +332,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (noise_of_three_channels, "pictures-reshaped"),
     (grey_pictures, "pictures-reshaped"),
     (stripes_three_pixels_apart, "pictures-reshaped"),
+    (stripes_with_noise, "pictures-reshaped"),
     (rows_of_equal_pixels, "pictures-reshaped"),
 )
 

@@ -366,8 +366,8 @@ RULES = (
         reshaped,
         {
             "mixed": (
-                "The pictures that {name} is given were reshaped and not permuted: their rows, columns and colours are mixed",
-                "{name} 得到的图像被 reshape 而不是 permute：它们的行、列和颜色混在一起",
+                "The pictures that layer {name} is given were reshaped and not permuted: their rows, columns and colours are mixed",
+                "层 {name} 得到的图像被 reshape 而不是 permute：它们的行、列和颜色混在一起",
             )
         },
         {

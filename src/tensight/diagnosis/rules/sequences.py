@@ -225,12 +225,12 @@ RULES = (
         mostly_one_id,
         {
             "unknown": (
-                "{share:.0%} of the ids that {name} is given are {index}, scattered among others, as if most words were unknown",
-                "{name} 得到的 id 中有 {share:.0%} 是 {index}，散布在其他 id 之间，仿佛大多数词都未知",
+                "{share:.0%} of the ids that layer {name} is given are {index}, scattered among others, as if words were unknown",
+                "层 {name} 得到的 id 中有 {share:.0%} 是 {index}，散布在其他 id 之间，仿佛大多数词都未知",
             ),
             "last": (
-                "{share:.0%} of the ids that {name} is given are {index}, its last row, as if larger ids were cut off",
-                "{name} 得到的 id 中有 {share:.0%} 是 {index}，即它的最后一行，仿佛更大的 id 被截断",
+                "{share:.0%} of the ids that layer {name} is given are {index}, its last row, as if larger ids were cut off",
+                "层 {name} 得到的 id 中有 {share:.0%} 是 {index}，即它的最后一行，仿佛更大的 id 被截断",
             ),
         },
         dict.fromkeys(

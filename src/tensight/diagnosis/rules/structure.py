@@ -678,12 +678,12 @@ RULES = (
                 "输入未缩放：最大达 {highest:.3g}，层 {name} 的输出达 {deviation:.3g}",
             ),
             "twice": (
-                "The pictures that {name} is given are normalised twice: by {first}, and then by {second}",
-                "{name} 得到的图像被归一化两次：先用 {first}，再用 {second}",
+                "The pictures that layer {name} is given are normalised twice: by {first}, and then by {second}",
+                "层 {name} 得到的图像被归一化两次：先用 {first}，再用 {second}",
             ),
             "undivided": (
-                "The pictures that {name} is given are normalised by {second}, but their pixels were not divided by 255 before",
-                "{name} 得到的图像用 {second} 归一化，但像素之前没有除以 255",
+                "The pictures that layer {name} is given are normalised by {second}, but their pixels were not divided by 255 before",
+                "层 {name} 得到的图像用 {second} 归一化，但像素之前没有除以 255",
             ),
         },
         {
@@ -691,8 +691,8 @@ RULES = (
             **dict.fromkeys(
                 ("twice", "undivided"),
                 (
-                    "in {count} of {of} steps all pixels are what this makes of 8 bits",
-                    "在 {of} 步中的 {count} 步，所有像素都与 8 位像素经此处理的结果相同",
+                    "in {count} of {of} steps the pixels are where this puts those from black to white",
+                    "在 {of} 步中的 {count} 步，像素恰好位于此处理从黑到白所对应的位置",
                 ),
             ),
         },
