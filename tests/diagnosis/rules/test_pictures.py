@@ -89,6 +89,23 @@ def pictures_that_were_not_divided(training: Diagnosed) -> None:
     training.train(Classifier())
 
 
+def digits_divided_twice(training: Diagnosed) -> None:
+    """By ToTensor(), and in the loop; the levels of a perceptron's inputs show it."""
+    training.inputs = give_photographs(training, channels=1, side=16).flatten(1) / 255 / 255
+    training.train(nn.Sequential(nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, CLASSES)))
+
+
+def pictures_divided_twice_and_normalised(training: Diagnosed) -> None:
+    training.inputs = normalise(give_photographs(training) / 255 / 255, IMAGENET)
+    training.train(Classifier())
+
+
+def pictures_that_are_dark(training: Diagnosed) -> None:
+    """Of 16 bits, by a camera with a short exposure."""
+    training.inputs = give_photographs(training) / 65535
+    training.train(Classifier())
+
+
 def pictures_normalised_once(training: Diagnosed) -> None:
     training.inputs = normalise(give_photographs(training) / 255, IMAGENET)
     training.train(Classifier())
@@ -306,6 +323,8 @@ FAULTY: tuple[Faulty, ...] = (
     (model_that_normalises_too, "input-scale", "by 0.5 / 0.5, and then by CLIP"),
     (digits_in_a_perceptron, "input-scale", "by MNIST, and then by MNIST"),
     (pictures_that_are_resized_after_all, "input-scale", "by ImageNet, and then by ImageNet"),
+    (digits_divided_twice, "input-scale", "divided by 255 twice"),
+    (pictures_divided_twice_and_normalised, "input-scale", "stem"),
     (pictures_that_were_not_divided, "input-scale", "255"),
     (files_that_cannot_be_read, "samples-empty", "no content"),
     (squares_that_are_as_large_as_pictures, "samples-empty", "no content"),
@@ -316,6 +335,7 @@ FAULTY: tuple[Faulty, ...] = (
 )
 
 HEALTHY: tuple[Healthy, ...] = (
+    (pictures_that_are_dark, "input-scale"),
     (pictures_normalised_once, "input-scale"),
     (pictures_normalised_within, "input-scale"),
     (pictures_normalised_by_their_own_means, "input-scale"),

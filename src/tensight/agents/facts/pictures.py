@@ -64,7 +64,7 @@ def picture_facts(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _scaled(values: NDArray[Any]) -> str:
-    """Return how pixels were scaled, if they were normalised twice or not divided; else an empty text.
+    """Return how pixels were scaled, if they were normalised or divided twice, or not divided; else an empty text.
 
     Parameters
     ----------
@@ -102,8 +102,10 @@ def _scales(channels: int) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
         for name, (mean, deviation) in _NORMALISATIONS.items()
         if len(mean) in (1, channels)
     }
+    yield "divided twice", np.zeros(channels), np.full(channels, 1 / _LEVELS)
     for name, (mean, deviation) in by_name.items():
         yield f"not divided, {name}", -mean / deviation, (_LEVELS - mean) / deviation
+        yield f"divided twice, {name}", -mean / deviation, (1 / _LEVELS - mean) / deviation
         for other, (again, over) in by_name.items():
             yield f"{name}, {other}", (-mean / deviation - again) / over, ((1 - mean) / deviation - again) / over
 

@@ -209,7 +209,7 @@ def wrong_scale(facts: Facts) -> Iterator[Finding]:
 
 
 def _pixels(facts: Facts) -> Iterator[Finding]:
-    """Find pixels of 8 bits that are normalised twice, or not divided before."""
+    """Find pixels of 8 bits that are normalised or divided twice, or not divided before."""
     table = facts["layers"]
     for name in dict.fromkeys(table["name"][table["pixels"] != ""].tolist()):
         of_name = table["name"] == name
@@ -218,7 +218,7 @@ def _pixels(facts: Facts) -> Iterator[Finding]:
         if len(scaled) < _SETTLED or len(scaled) < len(texts) / 2 or len(set(scaled)) > 1:
             continue
         first, _, second = scaled[0].partition(", ")
-        message = "undivided" if first == "not divided" else "twice"
+        message = {"not divided": "undivided", "divided twice": "divided"}.get(first, "twice")
         values = {"name": name, "first": first, "second": second, "count": len(scaled), "of": len(texts)}
         where = {"module": name, "input": "the pictures"}
         yield Finding("input-scale", "likely", int(table["step"][of_name][0]), message, values, where)
@@ -681,6 +681,10 @@ RULES = (
                 "The pictures that layer {name} is given are normalised twice: by {first}, and then by {second}",
                 "层 {name} 得到的图像被归一化两次：先用 {first}，再用 {second}",
             ),
+            "divided": (
+                "The pixels that layer {name} is given were divided by 255 twice: there is next to no difference between them",
+                "层 {name} 得到的像素被除以 255 两次：它们之间几乎没有差别",
+            ),
             "undivided": (
                 "The pictures that layer {name} is given are normalised by {second}, but their pixels were not divided by 255 before",
                 "层 {name} 得到的图像用 {second} 归一化，但像素之前没有除以 255",
@@ -689,7 +693,7 @@ RULES = (
         {
             "large": ("standard deviation in the first step", "第一步的标准差"),
             **dict.fromkeys(
-                ("twice", "undivided"),
+                ("twice", "undivided", "divided"),
                 (
                     "in {count} of {of} steps the pixels are where this puts those from black to white",
                     "在 {of} 步中的 {count} 步，像素恰好位于此处理从黑到白所对应的位置",
@@ -708,6 +712,10 @@ RULES = (
             "twice": (
                 "Normalise once: in the transform, in the processor, or in the model",
                 "只归一化一次：在 transform、processor 或模型中",
+            ),
+            "divided": (
+                "Divide once: ToTensor() and to_dtype(torch.float32, scale=True) do so, too",
+                "只除一次：ToTensor() 和 to_dtype(torch.float32, scale=True) 也会做除法",
             ),
             "undivided": (
                 "Divide by 255 first, as ToTensor() and to_dtype(torch.float32, scale=True) do",
