@@ -143,8 +143,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "text",
             "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
             " soft_cross_entropy (a share for each class), dice (an output overlapping its target), gaussian_kl (the"
-            " divergence of a normal distribution), triplet (a hinge of the difference of two distances), cosine, or"
-            " policy_gradient (a logarithm of a probability times a difference that leads to weights, too)",
+            " divergence of a normal distribution), triplet (a hinge of the difference of two distances), cosine,"
+            " logistic (a softplus, or a logarithm of a sigmoid, of what a layer puts out), or policy_gradient (a"
+            " logarithm of a probability times a difference that leads to weights, too)",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
@@ -214,6 +215,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
         Fact("alignment", "number", "of cosine: length of the mean of the vectors on one side, 1 if all are the same"),
+        Fact("answer", "number", "of logistic: towards which it leads, 0 or 1"),
         Fact("margin", "number", "of triplet: what it is if all outputs are the same"),
         Fact("divergence", "number", "of gaussian_kl: the divergence from the standard normal distribution, by sample"),
         Fact(

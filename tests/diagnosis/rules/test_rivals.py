@@ -60,6 +60,68 @@ def of_probabilities(scores: torch.Tensor, answer: float) -> torch.Tensor:
     return F.binary_cross_entropy(torch.sigmoid(scores).squeeze(1), torch.full((len(scores),), answer))
 
 
+def of_softplus(scores: torch.Tensor, answer: float) -> torch.Tensor:
+    return F.softplus(-scores if answer else scores).mean()
+
+
+def of_logsigmoid(scores: torch.Tensor, answer: float) -> torch.Tensor:
+    return -F.logsigmoid(scores if answer else -scores).mean()
+
+
+def of_logarithms(scores: torch.Tensor, answer: float) -> torch.Tensor:
+    share = torch.sigmoid(scores)
+    return -torch.log((share if answer else 1 - share) + 1e-8).mean()
+
+
+def of_differences(scores: torch.Tensor, answer: float) -> torch.Tensor:
+    """Each sample is to be better than the mean of the others."""
+    return F.softplus((1 - 2 * answer) * (scores - scores.mean())).mean()
+
+
+def softplus_of_fakes(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_softplus, 0.0)
+
+
+def logsigmoid_of_fakes(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_logsigmoid, 0.0)
+
+
+def logarithms_of_fakes(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_logarithms, 1.0, real=0.0)
+
+
+def softplus_of_real_ones(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_softplus, 1.0)
+
+
+def logarithm_that_is_lowered(diagnosed: Diagnosed) -> None:
+    """The first form of the loss."""
+    against_each_other(diagnosed, of_logarithms, 0.0, sign=-1.0)
+
+
+def relative_to_others(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_differences, 0.0)
+
+
+def softplus_far_from_what_is_made(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_softplus, 1.0, rates=(1e-5, 2e-2), steps=160, apart=20.0)
+
+
+def softplus_of_one_that_keeps_up(diagnosed: Diagnosed) -> None:
+    against_each_other(diagnosed, of_softplus, 1.0, rates=(1e-2, 1e-3), steps=120)
+
+
+def variance_of_a_softplus(diagnosed: Diagnosed) -> None:
+    """No answer, but what is divided by."""
+    model = network(out=2)
+
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        variance = F.softplus(out[:, 1]) + 0.1
+        return ((out[:, 0] - labels) ** 2 / variance + variance.log()).mean()
+
+    diagnosed.train(model, loss, steps=40)
+
+
 def target_of_fakes(diagnosed: Diagnosed) -> None:
     against_each_other(diagnosed, of_logits, 0.0)
 
@@ -195,6 +257,10 @@ FAULTY: tuple[Faulty, ...] = (
     (data_far_from_what_is_made, "discriminator-certain", "Since step"),
     (generator_that_is_too_slow, "discriminator-certain", "with certainty"),
     (answers_the_other_way_round, "discriminator-certain", "with certainty"),
+    (softplus_far_from_what_is_made, "discriminator-certain", "with certainty"),
+    (softplus_of_fakes, "generator-target", "target is 0"),
+    (logsigmoid_of_fakes, "generator-target", "target is 0"),
+    (logarithms_of_fakes, "generator-target", "target is 1"),
     (target_of_fakes, "generator-target", "target is 0"),
     (squares_of_fakes, "generator-target", "target is 0"),
     (probabilities_of_fakes, "generator-target", "target is 1"),
@@ -204,6 +270,11 @@ FAULTY: tuple[Faulty, ...] = (
 )
 HEALTHY: tuple[Healthy, ...] = (
     (generator_that_keeps_up, "discriminator-certain"),
+    (softplus_of_one_that_keeps_up, "discriminator-certain"),
+    (variance_of_a_softplus, "discriminator-certain"),
+    (softplus_of_real_ones, "generator-target"),
+    (logarithm_that_is_lowered, "generator-target"),
+    (relative_to_others, "generator-target"),
     (target_of_real_ones, "generator-target"),
     (labels_the_other_way_round, "generator-target"),
     (loss_that_is_raised, "generator-target"),

@@ -24,8 +24,10 @@ _CERTAIN, _LONG = 2.0, 20
 def generator_target(facts: Facts) -> Iterator[Finding]:
     """Find generators that are trained towards the answer that a discriminator is to give for what they make."""
     table = facts["loss_functions"]
-    is_answer = (table["target_distinct"] == 1) & (table["factor"] > 0)
-    given_by, leads_on, target = table["given_by"], table["leads_on"], table["target_min"]
+    is_logistic = table["function"] == "logistic"
+    is_answer = ((table["target_distinct"] == 1) | is_logistic) & (table["factor"] > 0)
+    given_by, leads_on = table["given_by"], table["leads_on"]
+    target = np.where(is_logistic, table["answer"], table["target_min"])
     for generator in dict.fromkeys(given_by[is_answer & leads_on].tolist()):
         of_generator = is_answer & (given_by == generator)
         trained, detached = of_generator & leads_on, of_generator & ~leads_on
@@ -54,9 +56,11 @@ def generator_target(facts: Facts) -> Iterator[Finding]:
 def certain_discriminator(facts: Facts) -> Iterator[Finding]:
     """Find discriminators that tell all samples apart with certainty, so that generators learn next to nothing."""
     table = facts["loss_functions"]
-    is_answer = np.isin(table["function"], ("bce", "bce_with_logits")) & (table["target_distinct"] == 1)
-    lowest, highest, target = (table[name] for name in ("input_min", "input_max", "target_mean"))
-    is_logit = table["function"] == "bce_with_logits"
+    is_logistic = table["function"] == "logistic"
+    is_answer = np.isin(table["function"], ("bce", "bce_with_logits")) & (table["target_distinct"] == 1) | is_logistic
+    lowest, highest = table["input_min"], table["input_max"]
+    target = np.where(is_logistic, table["answer"], table["target_mean"])
+    is_logit = (table["function"] == "bce_with_logits") | is_logistic
     limit = np.where(is_logit, _CERTAIN, 1 / (1 + math.exp(-_CERTAIN)))
     is_certain = np.where(target >= 0.5, lowest > limit, highest < np.where(is_logit, -limit, 1 - limit))
     for generator in dict.fromkeys(table["given_by"][is_answer & table["leads_on"]].tolist()):
@@ -141,8 +145,8 @@ RULES = (
             "减少判别器的更新次数或降低其学习率，加入 dropout 或梯度惩罚，或平滑它的目标",
         ),
         (
-            "Discriminators that are certain for less than half of the training, and those without targets.",
-            "确定状态不到训练一半的判别器，以及没有目标的判别器。",
+            "Discriminators that are certain for less than half of the training, and losses of Wasserstein or hinge.",
+            "确定状态不到训练一半的判别器，以及 Wasserstein 或 hinge 损失。",
         ),
         frozenset(("loss-rises",)),
         40,

@@ -55,6 +55,7 @@ ABSENT: Mapping[str, str] = {
     "loss_functions.is_of_outputs": f"of what else than data a loss function is a distance is {_NOT_SEEN}",
     "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
     "loss_functions.pair_scale": f"from which products the input of a loss function is made is {_NOT_SEEN}",
+    "loss_functions.answer": f"losses that are composed of functions are {_NOT_SEEN}",
     "loss_functions.given_by": f"whose output a network is given is {_NOT_SEEN}",
     "loss_functions.empty": f"which samples a network is given beside its targets is {_NOT_SEEN}",
     "loss_functions.features": f"which features a network is given beside its targets is {_NOT_SEEN}",

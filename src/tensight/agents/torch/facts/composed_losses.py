@@ -35,6 +35,9 @@ from tensight.agents.torch.facts.reading import array_of, part_of, plain
 _NO_MEAN = ("Sub", "Div", "Exp", "AccumulateGrad")
 """What makes a tensor whose square is of no mean of a sample's distribution: a difference, a deviation, a weight."""
 
+_LEAST = 1e-7
+"""Least probability whose logit is taken."""
+
 
 def is_of_shares(node: Any) -> bool:
     """Whether a product is that of a target with a share for each class, and of logarithms of probabilities."""
@@ -72,6 +75,32 @@ def product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None]
         return "", None, None
     is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
     return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def answer_of(node: Any, factor: float) -> tuple[float, float, torch.Tensor] | None:
+    """Return the answer towards which a logistic loss that is written out leads, its factor and logits; else None.
+
+    ``softplus(z)`` leads towards 0, ``-logsigmoid(z)`` and ``-log(sigmoid(z))`` towards 1.
+    """
+    name, given, answer = kind_of(node), input_of(node, 0), 0.0
+    logits = saved_by(node, "self")
+    if name in ("LogSigmoid", "LogSigmoidForward", "Log"):
+        answer, factor = 1.0, -factor
+    elif name != "Softplus":
+        return None
+    if name == "Log":
+        given = first_behind(given, (*ORDERING, "Add", "Clamp", "ClampMin"))
+        if kind_of(given) in ("Rsub", "Sub") and len(inputs_of(given)) == 1:
+            given, answer = first_behind(only_input_of(given), ORDERING), 0.0
+        probabilities = saved_by(given, "result") if kind_of(given) == "Sigmoid" else None
+        logits = None if probabilities is None else plain(probabilities).logit(_LEAST)
+        given = input_of(given, 0)
+    if logits is None:
+        return None
+    logits = plain(logits)
+    if kind_of(given) == "Neg":
+        given, answer, logits = input_of(given, 0), 1.0 - answer, -logits
+    return (answer, factor, logits) if is_of_layer(first_behind(given, PASSING)) else None
 
 
 def directions_of(node: Any) -> torch.Tensor | None:

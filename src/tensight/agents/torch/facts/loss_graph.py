@@ -36,6 +36,7 @@ from tensight.agents.torch.facts.autograd_functions import (
     saved_by,
 )
 from tensight.agents.torch.facts.composed_losses import (
+    answer_of,
     directions_of,
     divergence_of,
     is_attached_advantage,
@@ -129,6 +130,8 @@ class LossFunction(NamedTuple):
         Whether the loss is what it returned, times a factor.
     is_mean : bool
         Whether the loss is the mean of what it returned, times a factor.
+    answer : float
+        Towards which a logistic loss that is written out leads; NaN for others.
     """
 
     function: str
@@ -140,6 +143,7 @@ class LossFunction(NamedTuple):
     target: torch.Tensor | None
     is_alone: bool = False
     is_mean: bool = False
+    answer: float = math.nan
 
 
 class LossGraph(NamedTuple):
@@ -181,6 +185,7 @@ class _Path(NamedTuple):
     node: Any
     factor: float
     is_alone: bool = True
+    is_linear: bool = True
 
 
 def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyType({})) -> LossGraph:
@@ -202,7 +207,7 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
     is_connected = False
     seen = {root.grad_fn}
     queue = [_Path(root.grad_fn, 1.0)]
-    for at, (node, factor, is_alone) in enumerate(_growing(queue)):
+    for at, (node, factor, is_alone, is_linear) in enumerate(_growing(queue)):
         name = kind_of(node)
         if name == "AccumulateGrad":
             is_connected = True
@@ -220,16 +225,21 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
         if at < _NEAR_THE_LOSS:
             count = len(functions)
             _add_loss(node, name, factor, functions, outputs)
+            answer = answer_of(node, factor) if is_linear else None
+            if answer is not None:
+                before = list(_chain(only_input_of(node)))
+                function = LossFunction("logistic", node, answer[1], before, (), answer[2], None, answer=answer[0])
+                functions.append(function)
             if is_alone and len(functions) > count:
                 functions[count] = functions[count]._replace(is_alone=True)
         # What adds a number, or takes a mean, leaves no room for another term.
-        is_alone &= (
-            name in (*SCALING, "Sum") and sum(following is not None for following, _ in node.next_functions) == 1
-        )
+        is_single = sum(following is not None for following, _ in node.next_functions) == 1
+        is_alone &= name in (*SCALING, "Sum") and is_single
+        is_linear &= name in SUMS or (name in (*SCALING, "Sum") and is_single)
         for index, (following, _) in enumerate(node.next_functions):
             if following is not None and following not in seen:
                 seen.add(following)
-                queue.append(_Path(following, factor * factor_of(node, name, index), is_alone))
+                queue.append(_Path(following, factor * factor_of(node, name, index), is_alone, is_linear))
     numbers = frozenset(node._sequence_nr() for node in seen)
     elements, made_by = _elements(root.grad_fn), kind_of(root.grad_fn)
     functions = [
@@ -515,6 +525,8 @@ def facts_of(
     if function.function == "cosine":
         directions = directions_of(node)
         row["alignment"] = math.nan if directions is None else float(directions.float().mean(0).norm())
+    if function.function == "logistic":
+        row["answer"] = function.answer
     if function.function == "triplet":
         row["margin"] = margin_of(node)
     if function.function == "gaussian_kl":
