@@ -17,6 +17,7 @@ from tensight.diagnosis.rules import (
     batches,
     checkpoints,
     class_weights,
+    derivatives,
     divergence,
     evaluations,
     experts,
@@ -57,6 +58,7 @@ RULES: Mapping[str, Rule] = {
     rule.id: rule
     for rule in (
         *no_gradient.RULES,
+        *derivatives.RULES,
         *optimizers.RULES,
         *frozen.RULES,
         *updates.RULES,

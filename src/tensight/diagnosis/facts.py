@@ -459,6 +459,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("kind", "text", "swapped, heads_apart or heads_together"),
         Fact("line", "text", "where it is made"),
     ),
+    "derivatives": (
+        Fact("name", "text", "a derivative that is computed without a graph, and how it is used"),
+        Fact("kind", "text", "term: added to the loss; residual: to what a loss is made of; used: otherwise"),
+        Fact("line", "text", "where it is computed"),
+        Fact("sum_line", "text", "where it is added, or used otherwise"),
+    ),
     "cells": (
         Fact("name", "text", "a module that is called again with what it has put out"),
         Fact("type", "text", "its class"),
@@ -572,7 +578,7 @@ OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
         *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved", "weightings"),
-        *("experts", "generators"),
+        *("experts", "generators", "derivatives"),
     )
 )
 """Subjects that many trainings do not have."""

@@ -11,6 +11,7 @@ import torch
 from tensight.agents.call_stack import line_of_user, source_line
 from tensight.agents.facts.samples import shape_text
 from tensight.agents.torch.facts.cuts import Cuts
+from tensight.agents.torch.facts.derivatives import Derivatives
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class FunctionLines(BottomMode):
     Attributes
     ----------
     cuts : Cuts
+    derivatives : Derivatives
     drop_rate : float
         The highest probability with which a function dropped elements; NaN if none did.
     drop_line : str
@@ -133,7 +135,7 @@ class FunctionLines(BottomMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cuts = Cuts()
+        self.cuts, self.derivatives = Cuts(), Derivatives()
         self._lines: dict[str, str] = {}
         self._products: dict[str, set[str]] = {}
         self.drop_rate, self.drop_line = math.nan, ""
@@ -175,7 +177,9 @@ class FunctionLines(BottomMode):
         if name == "mul" and all(isinstance(each, torch.Tensor) and each.requires_grad for each in args[:2]):
             self._products.setdefault(shape_text(args[0].shape), set()).add(line_of_user())
         result = func(*args, **(kwargs or {}))
-        if torch._C._current_graph_task_id() == -1:
+        task = torch._C._current_graph_task_id()
+        self.derivatives.ran(name, (args, kwargs), result, task)
+        if task == -1:
             if name in _VIEWS:
                 self._view(args[0].shape, result.shape)
             self.cuts.ran(name, (args, kwargs), result)

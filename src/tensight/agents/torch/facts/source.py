@@ -433,6 +433,7 @@ class FactSource:
             if number == 1 and value.device.type == "cpu" and self._is_exceptional(float(value)):
                 self._calls.read_ranges()
             row["made_line"] = self._lines.cuts.begins(root)
+            self._lines.derivatives.begins(root)
             if self._diagnosing.reads:
                 graph = loss_graph.read(loss, self._calls.put_out)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
@@ -656,6 +657,7 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
+        add("derivatives", step, self._lines.derivatives.take())
         add("views", step, list(self._lines.views.values()))
         self._lines.views = {}
         add("cells", step, self._cells.take(self._calls.reached))
