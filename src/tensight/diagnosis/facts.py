@@ -447,12 +447,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("chained", "count", "how often the module was given what it had put out itself"),
     ),
     "experts": (
-        Fact("name", "text", "a list of modules that are alike, beside a matrix that may score them: experts"),
+        Fact(
+            "name", "text", "modules that are alike, beside a matrix that may score them, or one that has all experts"
+        ),
         Fact("type", "text", "their class"),
         Fact("router", "text", "the module that has this matrix, if its name is that of a router"),
         Fact("count", "count", "their number"),
         Fact("rows", "text", "how many rows each of them is given in the step"),
-        Fact("taken", "count", "how many rows the module that holds the list is given"),
+        Fact("taken", "count", "how many rows there are to be given"),
     ),
     "views": (
         Fact("name", "text", "a view whose axes have the sizes of others of its input, as 8x20x24 as 8x24x20"),

@@ -38,12 +38,62 @@ class Mixture(nn.Module):
         used = F.one_hot(chosen, len(self.experts)).float().mean((0, 1))
         self.balance = len(self.experts) * (used * probabilities.mean(0)).sum()
         mixed = torch.zeros_like(h)
-        for number, expert in enumerate(self.experts):
+        lists = self.experts.values() if isinstance(self.experts, nn.ModuleDict) else self.experts
+        for number, expert in enumerate(lists):
             rows, slots = torch.where(chosen == number)
             if len(rows) or self.calls_all:
                 mixed = mixed.index_add(0, rows, expert(h[rows]) * weights[rows, slots, None])
         result: torch.Tensor = self.out(h + mixed)
         return result
+
+
+class ExpertsTogether(nn.Module):
+    """All experts in one parameter, as models of transformers have them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(0.2 * torch.randn(count, WIDTH, WIDTH))
+
+    def forward(self, h: torch.Tensor, chosen: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        mixed = torch.zeros_like(h)
+        for number in chosen.unique().tolist():
+            rows, slots = torch.where(chosen == number)
+            out = (h[rows] @ self.weights[number]).relu() * shares[rows, slots, None]
+            mixed = mixed.index_add(0, rows, out)
+        return mixed
+
+
+class Together(nn.Module):
+    """A mixture whose experts are one module."""
+
+    def __init__(self, bias: float) -> None:
+        super().__init__()
+        self.inside, self.out = nn.Linear(FEATURES, WIDTH), nn.Linear(WIDTH, CLASSES)
+        self.gate, self.experts = nn.Linear(WIDTH, 8), ExpertsTogether(8)
+        with torch.no_grad():
+            self.gate.bias[[1, 5]] += bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.inside(x)
+        shares, chosen = self.gate(h).softmax(-1).topk(2)
+        result: torch.Tensor = self.out(h + self.experts(h, chosen, shares))
+        return result
+
+
+def two_of_those_in_one_module(training: Diagnosed) -> None:
+    training.train(Together(9.0), steps=LONG)
+
+
+def all_of_those_in_one_module(training: Diagnosed) -> None:
+    training.train(Together(0.0), steps=LONG)
+
+
+def experts_in_a_dictionary(training: Diagnosed) -> None:
+    model = Mixture()
+    model.seen = torch.ones_like
+    entries = {f"expert_{number}": expert for number, expert in enumerate(model.experts)}
+    model.experts = nn.ModuleDict(entries)  # type: ignore[assignment]
+    training.train(model, steps=LONG)
 
 
 def huge_bias(training: Diagnosed) -> None:
@@ -121,10 +171,13 @@ FAULTY: list[Faulty] = [
     (huge_bias, "router-collapsed", "number 2"),
     (scores_of_a_constant, "router-collapsed", "one of 4"),
     (features_with_a_large_mean, "router-collapsed", "2 of 8"),
+    (two_of_those_in_one_module, "router-collapsed", "2 of 8"),
+    (experts_in_a_dictionary, "router-collapsed", "one of 4"),
 ]
 
 HEALTHY: list[Healthy] = [
     (balanced, "router-collapsed"),
+    (all_of_those_in_one_module, "router-collapsed"),
     (two_of_which_one_is_rare, "router-collapsed"),
     (layers_in_order, "router-collapsed"),
     (one_domain_in_each_step, "router-collapsed"),

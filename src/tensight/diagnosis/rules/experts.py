@@ -51,8 +51,15 @@ def collapsed(facts: Facts) -> Iterator[Finding]:
         count = len(shares)
         if is_used.sum() > max(chosen, count // 4) or 2 * chosen > count or not is_settled:
             continue
-        idle = [f"{name}.{at}." for at in np.flatnonzero(~is_used).tolist()]
-        names = [each for each in facts["parameters"].names if each.startswith(tuple(idle))]
+        within = [each for each in facts["parameters"].names if each.startswith(f"{name}.")]
+        parts = sorted(
+            {each.removeprefix(f"{name}.").partition(".")[0] for each in within}, key=lambda part: (len(part), part)
+        )
+        # They are numbered, also where a dictionary has them.
+        idle = {part for part, is_chosen in zip(parts, is_used.tolist(), strict=False) if not is_chosen}
+        # One module may have the weights of all.
+        is_apart = len(parts) == count
+        names = [each for each in within if not is_apart or each.removeprefix(f"{name}.").partition(".")[0] in idle]
         if not names:
             continue
         values = {

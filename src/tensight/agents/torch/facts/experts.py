@@ -1,17 +1,20 @@
-"""Experts of a mixture: modules of a list of which a router beside it chooses some for each row."""
+"""Experts of a mixture, of which a router chooses some for each row: modules of a list, or one that has all weights."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, weights_in
+from tensight.agents.torch.facts.reading import array_of, is_readable
+from tensight.agents.torch.inner_modules import inner_modules, weights_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
 _FEWEST, _MOST = 4, 512
 """Number of experts."""
@@ -29,68 +32,115 @@ class Experts:
     """
 
     def __init__(self, models: Iterable[tuple[str, nn.Module]]) -> None:
-        self._rows: dict[int, list[int]] = {}
-        self._experts: dict[int, tuple[list[int], int]] = {}
-        self._holders: dict[int, list[int]] = {}
-        self._lists: list[dict[str, Any]] = []
+        self._experts: dict[int, tuple[_Mixture, int]] = {}
+        self._holders: dict[int, _Mixture] = {}
+        self._together: dict[int, _Mixture] = {}
+        self._mixtures: list[_Mixture] = []
         for prefix, model in models:
             for path, holder in inner_modules(model):
-                for name, experts, router in _lists_of_experts(holder):
-                    given, taken = [0] * len(experts), [0]
-                    self._experts |= {id(expert): (given, at) for at, expert in enumerate(experts)}
-                    self._holders[id(holder)] = taken
+                for name, experts in holder._modules.items():
+                    entries = _entries(experts)
+                    count = len(entries) or _count_together(experts)
+                    routers = _routers(holder, experts, count)
+                    if experts is None or not _FEWEST <= count <= _MOST or (entries and not routers):
+                        continue
+                    named = [each for each in routers if _ROUTER.search(each)]
                     inside = f"{prefix}{path}".rstrip(".")
-                    names = {
-                        "name": f"{inside}.{name}".lstrip("."),
-                        "router": router and f"{inside}.{router}".lstrip("."),
-                    }
-                    self._lists.append({**names, "type": type(experts[0]).__name__, "rows": given, "taken": taken})
+                    router = f"{inside}.{named[0]}".lstrip(".") if len(named) == 1 else ""
+                    kind = type(entries[0] if entries else experts).__name__
+                    mixture = _Mixture(f"{inside}.{name}".lstrip("."), kind, router, [0] * count)
+                    self._mixtures.append(mixture)
+                    self._experts |= {id(entry): (mixture, at) for at, entry in enumerate(entries)}
+                    (self._holders if entries else self._together)[id(holder if entries else experts)] = mixture
 
     def __contains__(self, module: nn.Module) -> bool:
-        return id(module) in self._experts or id(module) in self._holders
+        return any(id(module) in each for each in (self._experts, self._holders, self._together))
 
     def called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """Note how many rows a module is given."""
+        """Note how many rows a module is given, or which experts are chosen for them."""
         given = arguments[0] if arguments else None
         if not isinstance(given, torch.Tensor) or not given.dim():
             return
         count = given.numel() // max(given.shape[-1], 1) if given.is_floating_point() else given.numel()
         if id(module) in self._holders:
-            self._holders[id(module)][0] += count
+            self._holders[id(module)].taken += count
         if id(module) in self._experts:
-            rows, at = self._experts[id(module)]
-            rows[at] += count
+            mixture, at = self._experts[id(module)]
+            mixture.rows[at] += count
+        if id(module) in self._together:
+            self._together[id(module)].choose(arguments[1:], count)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of ``experts``, and count anew."""
-        rows = []
-        for each in self._lists:
-            given, taken = each["rows"], each["taken"]
-            if any(given):
-                rows.append({**each, "rows": " ".join(map(str, given)), "taken": taken[0], "count": len(given)})
-            given[:], taken[:] = [0] * len(given), [0]
+        rows = [mixture.row() for mixture in self._mixtures if any(mixture.rows)]
+        for mixture in self._mixtures:
+            mixture.rows, mixture.taken = [0] * len(mixture.rows), 0
         return rows
 
 
-def _lists_of_experts(holder: nn.Module) -> Iterator[tuple[str, list[nn.Module], str]]:
-    """Yield lists of modules that are alike, beside which there is a matrix with as many rows, and whose that is."""
-    for name, experts in holder._modules.items():
-        if not isinstance(experts, nn.ModuleList) or not _FEWEST <= len(experts) <= _MOST:
-            continue
-        entries = list(experts._modules.values())
-        shapes = [[weight.shape for weight in weights_in(entry)] for entry in entries]
-        is_alike = len({id(entry) for entry in entries}) == len(entries) and all(each == shapes[0] for each in shapes)
-        inside = {id(module) for _, module in inner_modules(experts)}
-        routers = [
-            path for path, module in inner_modules(holder) if id(module) not in inside and _scores(module, len(entries))
-        ]
-        if shapes[0] and is_alike and routers:
-            named = [path for path in routers if _ROUTER.search(path)]
-            yield name, entries, named[0] if len(named) == 1 else ""
+@dataclass
+class _Mixture:
+    """Some experts, and what they are given in a step.
+
+    Attributes
+    ----------
+    name, type, router : str
+        As in the facts.
+    rows : list of int
+        How many rows each of them is given.
+    taken : int
+        How many rows there are.
+    """
+
+    name: str
+    type: str
+    router: str
+    rows: list[int]
+    taken: int = 0
+
+    def choose(self, arguments: Sequence[Any], count: int) -> None:
+        """Note which experts are chosen for some rows, if the arguments have their numbers."""
+        for chosen in arguments:
+            is_of_rows = isinstance(chosen, torch.Tensor) and chosen.dim() == 2 and len(chosen) == count
+            if is_of_rows and not chosen.is_floating_point() and is_readable(chosen):
+                amounts = np.bincount(array_of(chosen).ravel(), minlength=len(self.rows))
+                if len(amounts) == len(self.rows):
+                    self.rows = (amounts + self.rows).tolist()
+                    self.taken += count
+                return
+
+    def row(self) -> dict[str, Any]:
+        numbers = {"count": len(self.rows), "rows": " ".join(map(str, self.rows)), "taken": self.taken}
+        return {"name": self.name, "type": self.type, "router": self.router, **numbers}
+
+
+def _entries(experts: nn.Module | None) -> list[nn.Module]:
+    """Return the modules of a list or dictionary, if these are alike."""
+    if not isinstance(experts, (nn.ModuleList, nn.ModuleDict)):
+        return []
+    entries = list(experts._modules.values())
+    shapes = [[weight.shape for weight in weights_in(entry)] for entry in entries if entry is not None]
+    is_alike = len({id(entry) for entry in entries}) == len(shapes) > 0 and all(each == shapes[0] for each in shapes)
+    return [entry for entry in entries if entry is not None] if is_alike and shapes[0] else []
+
+
+def _count_together(experts: nn.Module | None) -> int:
+    """Return of how many experts a module has the weights, in parameters with three axes; 0 if it has not."""
+    if experts is None or "expert" not in type(experts).__name__.lower():
+        return 0
+    sizes = [weight.shape[0] for weight in experts._parameters.values() if weight is not None and weight.dim() == 3]
+    return sizes[0] if sizes and len(set(sizes)) == 1 else 0
+
+
+def _routers(holder: nn.Module, experts: nn.Module | None, count: int) -> list[str]:
+    """Return the names of the modules beside experts that have a matrix with as many rows."""
+    inside = set() if experts is None else {id(module) for _, module in inner_modules(experts)}
+    others = [(path, module) for path, module in inner_modules(holder) if id(module) not in inside]
+    return [path for path, module in others if path and _scores(module, count)]
 
 
 def _scores(router: nn.Module, count: int) -> bool:
     """Whether a module may put out a score for each expert."""
-    weights = [weight for path, weight in held_tensors(router, "_parameters") if "." not in path]
+    weights = [weight for weight in router._parameters.values() if weight is not None]
     is_lookup = isinstance(router, nn.Embedding)
     return not is_lookup and any(weight.dim() == 2 and weight.shape[0] == count for weight in weights)
