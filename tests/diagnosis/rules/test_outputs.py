@@ -194,6 +194,21 @@ def softmax_over_the_batch(training: Diagnosed) -> None:
     training.train(network(), lambda out, labels: F.nll_loss(F.log_softmax(out, 0), labels))
 
 
+def softmax_over_the_time_of_letters(training: Diagnosed, axis: int = 0) -> None:
+    give_sequences(training)
+
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        scores, texts = out.transpose(0, 1).log_softmax(axis), torch.stack([1 + labels % 2, 1 + labels // 2], 1)
+        lengths = torch.full((BATCH,), len(scores)), torch.full((BATCH,), 2)
+        return F.ctc_loss(scores, texts, *lengths, zero_infinity=True)
+
+    training.train(Reader(read=lambda states: states), loss, steps=60)
+
+
+def softmax_over_the_letters(training: Diagnosed) -> None:
+    softmax_over_the_time_of_letters(training, axis=2)
+
+
 def softmax_over_the_columns_of_masks(training: Diagnosed) -> None:
     give_pictures(training)
     model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.LogSoftmax(3))
@@ -951,6 +966,7 @@ FAULTY: tuple[Faulty, ...] = (
     (softmax_over_the_batch, "softmax-axis", "axis 0"),
     (softmax_over_the_columns_of_masks, "softmax-axis", "axis 3"),
     (softmax_over_the_positions, "softmax-axis", "axis 1"),
+    (softmax_over_the_time_of_letters, "softmax-axis", "axis 0"),
     (student_of_the_batch, "softmax-axis", "axis 0"),
     (targets_that_tanh_cannot_reach, "targets-out-of-reach", "tanh"),
     (rows_that_sigmoid_cannot_reach, "targets-out-of-reach", "sigmoid"),
@@ -1007,6 +1023,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (teacher_without_gradients, "no-logarithm"),
     (two_units, "one-class"),
     (classes_in_front, "softmax-axis"),
+    (softmax_over_the_letters, "softmax-axis"),
     (soft_labels, "targets-out-of-reach"),
     (shares_that_sigmoid_reaches, "targets-out-of-reach"),
     (squared_error_of_a_column, "broadcast-in-loss"),

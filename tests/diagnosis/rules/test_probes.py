@@ -485,6 +485,24 @@ def reversed_for_a_rival(_: Diagnosed) -> None:
         optimizer.step()
 
 
+def advantage_of_the_critic(_: Diagnosed) -> None:
+    """An actor learns from what its critic has not expected, without a gradient: other weights make another loss."""
+    actor, critic = nn.Linear(8, CLASSES), nn.Linear(8, 1)
+    model = Model(lambda m, x: torch.cat([m.actor(x), m.critic(x)], 1), actor=actor, critic=critic)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _step in range(12):
+        (inputs,), labels = points()
+        scores, values = model(inputs).split([CLASSES, 1], 1)
+        drawn = torch.distributions.Categorical(logits=scores)
+        actions = drawn.sample()
+        returns = (actions == labels).float() - 4 * (inputs[:, 0] > 0)
+        surprise = returns - values[:, 0]
+        loss = -(drawn.log_prob(actions) * surprise.detach()).mean() + 0.01 * surprise.square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 # --- states ---
 
 
@@ -636,6 +654,7 @@ HEALTHY: list[Healthy] = [
     (hidden_padding, "padding-counts"),
     (rounded_and_reversed, "backward-wrong"),
     (reversed_for_a_rival, "loss-against-gradient"),
+    (advantage_of_the_critic, "loss-against-gradient"),
     (counter_in_a_buffer, "state-not-saved"),
     (cache_and_log, "state-not-saved"),
 ]

@@ -240,6 +240,28 @@ def momentum_of_1(training: Diagnosed) -> None:
     training.train(nn.Sequential(norm, Reader()))
 
 
+def momentum_of_a_thousandth(training: Diagnosed, momentum: float = 1e-3) -> None:
+    """Statistics that have hardly left the start are used in evaluations."""
+    training.inputs = 30 + 10 * training.inputs
+    model = nn.Sequential(
+        *(nn.BatchNorm1d(FEATURES, momentum=momentum), nn.Linear(FEATURES, 32), nn.ReLU()),
+        *(nn.BatchNorm1d(32, momentum=momentum), nn.Linear(32, CLASSES)),
+    )
+
+    def evaluate(step: int) -> None:
+        if step % 20 == 0:
+            model.eval()
+            with torch.no_grad():
+                F.cross_entropy(model(training.inputs), training.labels).item()
+            model.train()
+
+    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-2), steps=100, after=evaluate)
+
+
+def momentum_of_a_tenth(training: Diagnosed) -> None:
+    momentum_of_a_thousandth(training, 0.1)
+
+
 def mean_of_all_batches(training: Diagnosed) -> None:
     """Without a momentum the statistics are those of all batches."""
     give_pictures(training)
@@ -763,6 +785,7 @@ FAULTY: tuple[Faulty, ...] = (
     (momentum_of_keras, "norm-momentum", "0.99"),
     (momentum_of_0, "norm-momentum", "never move"),
     (momentum_of_1, "norm-momentum", "momentum 1"),
+    (momentum_of_a_thousandth, "norm-momentum", "those of the start"),
     (another_camera, "norm-two-streams", "1"),
     (numbers_in_another_unit, "norm-two-streams", "body.0"),
     (pairs_of_which_one_is_inverted, "norm-two-streams", "0"),
@@ -827,6 +850,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (share_that_is_dropped_by_a_function, "dropout-rate"),
     (mean_of_all_batches, "norm-momentum"),
     (momentum_of_a_third, "norm-momentum"),
+    (momentum_of_a_tenth, "norm-momentum"),
     (two_views, "norm-two-streams"),
     (normalised_apart, "norm-two-streams"),
     (frozen_body_in_evaluation_mode, "statistics-drift"),

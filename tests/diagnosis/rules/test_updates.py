@@ -216,6 +216,18 @@ def bias_of_a_price(training: Diagnosed) -> None:
     training.train(model, lambda out, labels: F.mse_loss(out[:, 0], 3e5 + labels), optimizer)
 
 
+def rate_that_float32_swallows(training: Diagnosed) -> None:
+    """Next to the weights of a normalization, which are 1, an update of the rate is nothing."""
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, CLASSES))
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-8, weight_decay=0.0), steps=40)
+
+
+def decay_within_the_gradient_that_leaves_something_to_learn(training: Diagnosed) -> None:
+    training.inputs[:, :2] *= 4
+    model = network()
+    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=3e-3, weight_decay=2.0), steps=150)
+
+
 def decay_that_begins_at_its_balance(training: Diagnosed) -> None:
     model = network()
     with torch.no_grad():
@@ -358,7 +370,9 @@ FAULTY: tuple[Faulty, ...] = (
     (assigned_from_a_file_in_bfloat16, "update-lost", "beside them are float32"),
     (recurrent_cells_in_float16, "update-lost", "float16"),
     (bias_of_a_price, "update-lost", "2.bias"),
+    (rate_that_float32_swallows, "learning-rate-too-small", "1e-08"),
     (decay_that_begins_at_its_balance, "decay-too-strong", "AdamW group 0"),
+    (decay_within_the_gradient_that_leaves_something_to_learn, "decay-too-strong", "times the gradient"),
     (decay_of_a_convolution, "decay-too-strong", "SGD group 0"),
     (decay_of_a_transformer, "decay-too-strong", "AdamW group 0"),
     (decay_by_hand_of_recurrent_cells, "decay-too-strong", "SGD group 0"),

@@ -305,7 +305,9 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         guess = guess_of_classes(facts)
         # A loss that begins lower than that of a guess is of a model that has learnt before.
         is_guess = abs(mean_first - guess) < 0.1 * guess and mean_last > 0.98 * max(mean_first, guess)
-        if is_guess and fallen < 3 and len(values) >= 2 * _LONG and _full_rates(facts) >= _LONG:
+        is_at_it = bool(np.abs(values[len(values) // 2 :] - guess).max() < _AT_IT * guess)
+        is_long = len(values) >= (_LONG if is_at_it else 2 * _LONG)
+        if is_guess and fallen < 3 and is_long and _full_rates(facts) >= _LONG:
             described["classes"] = int(facts["loss_functions"]["classes"][0])
             yield Finding("loss-stays", "likely", int(steps[0]), "start", described | {"guess": guess}, {"line": line})
         return

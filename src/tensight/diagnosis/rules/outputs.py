@@ -104,7 +104,7 @@ def wrong_axis(facts: Facts) -> Iterator[Finding]:
         if first not in ("softmax", "log_softmax") or not all(first_activation(row) == first for row in rows):
             continue
         shape = rows[0]["input_shape"].split("x")
-        if rows[0]["function"] in ("nll_loss", "cross_entropy"):
+        if rows[0]["function"] in ("nll_loss", "cross_entropy", "ctc_loss"):
             axis = rows[0]["class_axis"]
             classes = rows[0]["classes"]
             is_wrong = any(row["before_size"] not in (row["classes"], -1) for row in rows) and classes > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import constant_predictions, first_loss, guess_of_classes, has_fixed_targets
+from tensight.diagnosis.rules.updates import without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +99,8 @@ def _baseline(facts: Facts, last_step: int, first: float) -> float:
 
 def too_small(facts: Facts) -> Iterator[Finding]:
     """Find learning rates with which nothing is learnt, and with multiples of which the loss of a batch falls."""
-    return (finding for finding in facts.derived(tried) if finding.rule == "learning-rate-too-small")
+    found = itertools.chain(facts.derived(tried), facts.derived(without_effect))
+    return itertools.islice((each for each in found if each.rule == "learning-rate-too-small"), 1)
 
 
 COURSE = (
@@ -111,16 +114,24 @@ RULES = (
     Rule(
         "learning-rate-too-small",
         "learning-rate",
-        ("probes", "rates", "losses"),
+        ("rates", "losses"),
         too_small,
         {
+            "rounded": (
+                "The learning rate {rate:.2g} of {optimizer} is too small: next to {typical:.3g}, numbers of float32 are {spacing:.2g}"
+                " apart, so that {names} do not change at all",
+                "{optimizer} 的学习率 {rate:.2g} 过小：在 {typical:.3g} 附近 float32 的间隔为 {spacing:.2g}，因此 {names} 完全不变",
+            ),
             "tried": (
                 "The learning rate {rate:.2g} of {optimizer} is too small: after {steps} steps the loss is {last:.4g}, as at"
                 " first ({first:.4g})",
                 "{optimizer} 的学习率 {rate:.2g} 过小：{steps} 步之后损失为 {last:.4g}，与起初 ({first:.4g}) 相当",
-            )
+            ),
         },
-        {"tried": COURSE},
+        {
+            "tried": COURSE,
+            "rounded": ("an update by {optimizer} is about the rate", "{optimizer} 的一次更新约为学习率"),
+        },
         (
             "Try larger ones, each ten times the one before; look whether a setting or a schedule has made it so small",
             "尝试更大的学习率，每次乘以十；检查是否有设置或调度器使其变得这么小",

@@ -145,7 +145,7 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
             "group": name,
             "step": step,
             "rate": float(rates[first]),
-            "highest": highest,
+            "highest": float(rates[0]) if rates[0] == rates.max() else highest,
             "left": left,
             "schedule": schedule or "a schedule",
         }

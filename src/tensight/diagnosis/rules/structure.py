@@ -10,6 +10,7 @@ import numpy as np
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules.losses import first_loss
 from tensight.diagnosis.rules.parameters import are_as_made, frozen_share
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts, Table
 
 _SETTLED = 3
+_OF_START = 0.3
+"""Share of running statistics that is still that of the start with which no model should be evaluated."""
+
 _NEARLY_ALL = 0.9
 """Probability of dropout that no training is known to use on purpose."""
 
@@ -105,6 +109,16 @@ def dropped_most(facts: Facts) -> Iterator[Finding]:
     yield Finding("dropout-rate", "likely", step, "most", values, {"module": listed(names, MOST_NAMED)})
 
 
+def _is_worse(facts: Facts) -> bool:
+    """Whether the loss of the last evaluation is far above that of the training, and no better than the first one."""
+    _, losses = first_loss(facts)
+    table = facts["evaluations"]
+    values = table["value"][table["is_loss"] & np.isfinite(table["value"])]
+    if len(values) < 2 or len(losses) < _SETTLED:
+        return False
+    return bool(values[-1] > 2 * losses[-10:].mean() > 0) and bool(values[-1] > 0.8 * values[0])
+
+
 def momentum(facts: Facts) -> Iterator[Finding]:
     """Find running statistics that never move, or that forget all but the last batch."""
     table = facts["modules"]
@@ -119,11 +133,14 @@ def momentum(facts: Facts) -> Iterator[Finding]:
             continue
         value = float(of_step[rows, at][0])
         message = "never" if value == 0 else "last" if value == 1 else "keras" if value >= 0.9 else ""
+        if not message and (1 - value) ** int(table.steps[-1]) > _OF_START and _is_worse(facts):
+            message = "slow"
         if message:
             groups.setdefault((message, value), []).append(name)
     for (message, value), names in groups.items():
         values = {"count": len(names), "names": listed(names), "momentum": value, "meant": 1 - value}
-        certainty: Certainty = "likely" if message == "keras" else "certain"
+        values |= {"share": (1 - value) ** int(table.steps[-1]), "steps": int(table.steps[-1])}
+        certainty: Certainty = "likely" if message in ("keras", "slow") else "certain"
         yield Finding("norm-momentum", certainty, int(table.steps[0]), message, values, {"module": listed(names)})
 
 
@@ -435,7 +452,7 @@ RULES = (
         ),
         ("If p was meant as the share that is kept, use 1 - p", "如果 p 本意是保留的比例，请使用 1 - p"),
         ("Probabilities below 0.9.", "小于 0.9 的概率。"),
-        frozenset(("loss-stays",)),
+        frozenset(("loss-stays", "loss-start")),
         20,
     ),
     Rule(
@@ -456,16 +473,26 @@ RULES = (
                 "The running statistics of {count} modules follow almost the last batch alone (momentum {momentum}): {names}",
                 "{count} 个模块的运行统计量几乎只跟随最后一个批次 (momentum {momentum})：{names}",
             ),
+            "slow": (
+                "The running statistics of {count} modules, with which the model is evaluated, are still {share:.0%} those of the"
+                " start after {steps} steps (momentum {momentum}): {names}",
+                "评估模型所用的 {count} 个模块的运行统计量在 {steps} 步之后仍有 {share:.0%} 是初始值 (momentum {momentum})：{names}",
+            ),
         },
         {
+            "slow": (
+                "the loss of the last evaluation is more than twice that of the training, and no better than the first one;"
+                " Keras and MindSpore mean {meant:.3g} by such a momentum",
+                "最后一次评估的损失是训练损失的两倍以上，且不比第一次更好；Keras 和 MindSpore 中这样的 momentum 相当于 {meant:.3g}",
+            ),
             "keras": (
                 "in PyTorch momentum is the share of the new batch; Keras and MindSpore mean {meant:.3g} by it",
                 "PyTorch 的 momentum 是新批次所占比例；Keras 和 MindSpore 中它的含义相当于 {meant:.3g}",
-            )
+            ),
         },
         ("Use momentum=0.1, or 1 minus the value of the other framework", "使用 momentum=0.1，或 1 减去另一框架的值"),
         ("", ""),
-        frozenset(),
+        frozenset(("evaluation-no-better", "evaluation-constant", "overfitting")),
         30,
     ),
     Rule(

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 _FORGETS = 0.02
 """Share of the weights that a decay takes in a step after which they hold the last 50 updates only."""
 
+_STILL = 2.0
+"""How many times the gradient a decay still is at the end of a training in which weights lose more than they learn."""
+
+_TINY = 1e-6
+"""Rate below which it is the rate that is too small, and not the weights that are too large, if updates are lost."""
+
 _COUPLED = ("adam", "nadam", "radam", "rmsprop", "adagrad", "adadelta")
 """Beginnings of optimizers that add the decay to the gradient, and divide the sum by its size; AdamW does not."""
 
@@ -149,8 +155,10 @@ def _decayed(facts: Facts) -> Iterator[Finding]:
             "optimizer": optimizer,
         }
         if is_coupled:
-            # Later, weights are so small that decay and gradient balance.
-            message = "coupled" if ratio > 3 and has_fallen and stays else ""
+            # Later, weights are so small that decay and gradient balance, or weights are fewer than the loss needs.
+            still = float(np.median(decay * totals[-UPDATES:] / gradients[-UPDATES:]))
+            is_losing = still > _STILL and totals[-1] < 0.5 * totals[0]
+            message = "coupled" if ratio > 3 and has_fallen and (stays or is_losing) else ""
         else:
             # The norm at which updates and decay are equal may be that of the first weights.
             has_settled = len(totals) >= 20 and stays
@@ -176,8 +184,8 @@ def _has_forgotten(facts: Facts, group: str, decay: float) -> bool:
     return bool(values[-10:].mean() > 0.1 * values[:5].mean() > 0)
 
 
-def updates_lost(facts: Facts) -> Iterator[Finding]:
-    """Find updates with a gradient and a rate that change nothing: the values are as they were."""
+def without_effect(facts: Facts) -> Iterator[Finding]:
+    """Yield findings about updates with a gradient and a rate that change nothing: the values are as they were."""
     table = facts["parameters"]
     steps = table.steps
     if len(steps) < UPDATES:
@@ -202,7 +210,15 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
             "typical": typical,
             "spacing": float(np.spacing(np.float32(typical))),
         }
-        yield Finding("update-lost", "certain", int(steps[0]), "coarse", values, where_of(table, names), tuple(names))
+        where = where_of(table, names)
+        if np.nanmax(rate[:, coarse]) < _TINY:
+            optimizer = table.last("optimizer")[names[0]]
+            where = {"optimizer": optimizer, **where}
+            yield Finding(
+                "learning-rate-too-small", "likely", int(steps[0]), "rounded", values | {"optimizer": optimizer}, where
+            )
+        else:
+            yield Finding("update-lost", "certain", int(steps[0]), "coarse", values, where, tuple(names))
     if not matrices.any():
         return
     names = table.chosen(matrices)
@@ -225,12 +241,17 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
             "names": listed(names),
             "share": mean,
             "dtype": dtype,
-            "rate": float(np.nanmedian(rate[:, matrices])),
+            "rate": float(np.nanmax(rate[:, matrices])),
             "change": float(np.nanmedian(change)),
         },
         where_of(table, names),
         tuple(names),
     )
+
+
+def updates_lost(facts: Facts) -> Iterator[Finding]:
+    """Find updates that are lost because the numbers next to the weights are too far apart."""
+    return (finding for finding in facts.derived(without_effect) if finding.rule == "update-lost")
 
 
 def _are_beside_float32(table: Table, names: list[str]) -> bool:
@@ -372,8 +393,8 @@ RULES = (
         dict.fromkeys(
             ("lost", "beside"),
             (
-                "learning rate {rate:.2g}; a step changes them by {change:.2g} of their norm: {names}",
-                "学习率 {rate:.2g}；一步的变化为其范数的 {change:.2g}：{names}",
+                "learning rate up to {rate:.2g}; a step changes them by {change:.2g} of their norm: {names}",
+                "学习率最高 {rate:.2g}；一步的变化为其范数的 {change:.2g}：{names}",
             ),
         ),
         (

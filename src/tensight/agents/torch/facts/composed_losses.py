@@ -160,6 +160,12 @@ def is_attached_advantage(node: Any) -> bool:
     return (_is_log_probability(left) and _is_advantage(right)) or (_is_log_probability(right) and _is_advantage(left))
 
 
+def is_weighed_probability(node: Any) -> bool:
+    """Whether a product is that of a logarithm of a probability and of numbers that lead to no weights."""
+    inputs = input_of(node, 0), input_of(node, 1)
+    return None in inputs and any(each is not None and _is_log_probability(each) for each in inputs)
+
+
 def _is_log_probability(node: Any) -> bool:
     """Whether a function is the logarithm of a probability of what was drawn: of classes, or normally distributed."""
     node = first_behind(node, (*ORDERING, *SCALING, "Sum"))

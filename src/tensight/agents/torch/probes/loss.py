@@ -18,6 +18,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tensight.agents.call_stack import is_user_code
 from tensight.agents.torch.discovery import weights_of
+from tensight.agents.torch.facts.autograd_functions import kind_of
+from tensight.agents.torch.facts.composed_losses import is_weighed_probability
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.probes.batch import LATE, UntriedError, copied_with
 from tensight.agents.torch.probes.forks import GoingOn, end_at_effects, fork, wait_for
@@ -46,6 +48,13 @@ MOST_WEIGHTS = 1 << 28
 _MOST_FUNCTIONS = 100_000
 _HEAD = 2
 Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+_DOUBTS = (
+    "",
+    "it has a backward function of the script's own, which may be another one on purpose",
+    "logarithms of probabilities are multiplied by an advantage, which other weights may change",
+)
 
 
 class LossProbes:
@@ -77,7 +86,7 @@ class LossProbes:
         self._clock = clock
         self.model = model
         self._has_targets = has_targets
-        self._has_own_functions = False
+        self._doubt = 0
         self._longest_s = 0.0
         self.call = call
 
@@ -153,8 +162,8 @@ class LossProbes:
         if steps:
             falls = lowest <= 0.5 * first if first > 0 else lowest < first
             return {"outcome": "pass" if falls else "warn", "why": course, **numbers}
-        if self._has_own_functions:
-            raise UntriedError("it has a backward function of the script's own, which may be another one on purpose")
+        if self._doubt:
+            raise UntriedError(_DOUBTS[self._doubt])
         if not self._has_time:
             raise UntriedError(LATE)
         if expected < _VISIBLE * max(abs(first), 1e-12):
@@ -207,7 +216,7 @@ class LossProbes:
         if content != b"done\n":
             raise UntriedError(content.decode(errors="replace").strip() or "the training did not reach a backward pass")
         self._longest_s = max(self._longest_s, began_s - self._clock.left_s)
-        self._has_own_functions = self._has_own_functions or bool(self._shared[_HEAD])
+        self._doubt = self._doubt or int(self._shared[_HEAD])
         loss = float(self._shared[:_HEAD].view(torch.float64))
         gradients, at = [], 2 * _HEAD
         for weight in self._weights:
@@ -245,12 +254,12 @@ class LossProbes:
                 dense = gradient.to_dense() if gradient.layout != torch.strided else gradient
                 self._shared[at : at + weight.numel()].copy_(dense.reshape(-1))
             at += weight.numel()
-        self._shared[_HEAD] = float(_has_functions_of_user(root))
+        self._shared[_HEAD] = float(_doubt_of(root))
         self._shared[:_HEAD].view(torch.float64).copy_(root.detach().double().reshape(1))
 
 
-def _has_functions_of_user(root: torch.Tensor) -> bool:
-    """Whether a loss was computed by an autograd function with a backward of the script's own."""
+def _doubt_of(root: torch.Tensor) -> int:
+    """Return why the gradient of a loss need not be the one that it has; 0 if nothing speaks for that."""
     waiting: list[Any] = [root.grad_fn]
     seen: set[Any] = set()
     while waiting and len(seen) < _MOST_FUNCTIONS:
@@ -261,6 +270,8 @@ def _has_functions_of_user(root: torch.Tensor) -> bool:
         forward = getattr(getattr(node, "_forward_cls", None), "forward", None)
         code = getattr(forward, "__code__", None)
         if code is not None and is_user_code(code):
-            return True
+            return 1
+        if kind_of(node) == "Mul" and is_weighed_probability(node):
+            return 2
         waiting += [before for before, _ in node.next_functions]
-    return False
+    return 0
