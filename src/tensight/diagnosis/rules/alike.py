@@ -38,8 +38,8 @@ def alike(facts: Facts) -> Iterator[Finding]:
     late = rows[-_AT_LAST:]
     if len(late) < _AT_LAST or rows[-1]["step"] - rows[0]["step"] < _LONG or are_always(rows, "is_of_outputs", True):
         return
-    wanted = [_wanted(row) for row in late]
-    if not all(row["input_spread"] < _ALIKE * target for row, target in zip(late, wanted, strict=True)):
+    targets = [_wanted(row) for row in late]
+    if not all(row["input_spread"] < _ALIKE * target for row, target in zip(late, targets, strict=True)):
         return
     values = {"output": late[-1]["input_spread"], "steps": int(rows[-1]["step"])}
     message = "alike_classes" if math.isnan(late[-1]["target_spread"]) else "alike"
@@ -47,7 +47,7 @@ def alike(facts: Facts) -> Iterator[Finding]:
     if lost is not None:
         values |= lost
         message += "_behind"
-    yield finding_of("loss-stays", "likely", rows, message, **values, target=wanted[-1])
+    yield finding_of("loss-stays", "likely", rows, message, **values, target=targets[-1])
 
 
 def _wanted(row: dict[str, Any]) -> float:
@@ -68,12 +68,12 @@ def _lost(facts: Facts) -> dict[str, Any] | None:
         shares = spreads[1:] / spreads[:-1]
     if not np.isfinite(shares).any():
         return None
-    place = int(np.nanargmin(shares))
-    if not shares[place] < _LOST:
+    at = int(np.nanargmin(shares))
+    if not shares[at] < _LOST:
         return None
     return {
-        "layer": names[place],
-        "next": names[place + 1],
-        "before": float(spreads[place]),
-        "after": float(spreads[place + 1]),
+        "layer": names[at],
+        "next": names[at + 1],
+        "before": float(spreads[at]),
+        "after": float(spreads[at + 1]),
     }

@@ -28,9 +28,9 @@ _FIT = 0.95
 def turned_around(facts: Facts) -> Iterator[Finding]:
     """Find weights that grow with how frequent a class is, in place of making up for it."""
     for _, rows in functions_of(facts):
-        found = _of_classes(rows) or _of_labels(rows)
-        if found is not None:
-            message, values = found
+        sentence = _of_classes(rows) or _of_labels(rows)
+        if sentence is not None:
+            message, values = sentence
             yield finding_of("weights-of-classes", "likely", rows, message, **values)
 
 

@@ -374,8 +374,8 @@ def rises(facts: Facts) -> Iterator[Finding]:
 
 def remains(facts: Facts) -> Iterator[Finding]:
     """Find a loss that does not fall, or no further than that of an output that is the same for every sample."""
-    found = tuple(facts.derived(_stays))
-    yield from (finding for finding in found or alike(facts) if finding.rule == "loss-stays")
+    findings = tuple(facts.derived(_stays))
+    yield from (finding for finding in findings or alike(facts) if finding.rule == "loss-stays")
 
 
 def has_fixed_targets(facts: Facts) -> bool:

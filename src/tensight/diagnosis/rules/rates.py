@@ -99,8 +99,8 @@ def _baseline(facts: Facts, last_step: int, first: float) -> float:
 
 def too_small(facts: Facts) -> Iterator[Finding]:
     """Find learning rates with which nothing is learnt, and with multiples of which the loss of a batch falls."""
-    found = itertools.chain(facts.derived(tried), facts.derived(without_effect))
-    return itertools.islice((each for each in found if each.rule == "learning-rate-too-small"), 1)
+    findings = itertools.chain(facts.derived(tried), facts.derived(without_effect))
+    return itertools.islice((each for each in findings if each.rule == "learning-rate-too-small"), 1)
 
 
 COURSE = (

@@ -50,7 +50,7 @@ _HEAD = 2
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-_DOUBTS = (
+_UNTRUSTED = (
     "",
     "it has a backward function of the script's own, which may be another one on purpose",
     "logarithms of probabilities are multiplied by an advantage, which other weights may change",
@@ -86,7 +86,7 @@ class LossProbes:
         self._clock = clock
         self.model = model
         self._has_targets = has_targets
-        self._doubt = 0
+        self._reason = 0
         self._longest_s = 0.0
         self.call = call
 
@@ -162,8 +162,8 @@ class LossProbes:
         if steps:
             falls = lowest <= 0.5 * first if first > 0 else lowest < first
             return {"outcome": "pass" if falls else "warn", "why": course, **numbers}
-        if self._doubt:
-            raise UntriedError(_DOUBTS[self._doubt])
+        if self._reason:
+            raise UntriedError(_UNTRUSTED[self._reason])
         if not self._has_time:
             raise UntriedError(LATE)
         if expected < _VISIBLE * max(abs(first), 1e-12):
@@ -216,7 +216,7 @@ class LossProbes:
         if content != b"done\n":
             raise UntriedError(content.decode(errors="replace").strip() or "the training did not reach a backward pass")
         self._longest_s = max(self._longest_s, began_s - self._clock.left_s)
-        self._doubt = self._doubt or int(self._shared[_HEAD])
+        self._reason = self._reason or int(self._shared[_HEAD])
         loss = float(self._shared[:_HEAD].view(torch.float64))
         gradients, at = [], 2 * _HEAD
         for weight in self._weights:
@@ -254,11 +254,11 @@ class LossProbes:
                 dense = gradient.to_dense() if gradient.layout != torch.strided else gradient
                 self._shared[at : at + weight.numel()].copy_(dense.reshape(-1))
             at += weight.numel()
-        self._shared[_HEAD] = float(_doubt_of(root))
+        self._shared[_HEAD] = float(_untrusted_because(root))
         self._shared[:_HEAD].view(torch.float64).copy_(root.detach().double().reshape(1))
 
 
-def _doubt_of(root: torch.Tensor) -> int:
+def _untrusted_because(root: torch.Tensor) -> int:
     """Return why the gradient of a loss need not be the one that it has; 0 if nothing speaks for that."""
     waiting: list[Any] = [root.grad_fn]
     seen: set[Any] = set()
