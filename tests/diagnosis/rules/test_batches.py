@@ -438,6 +438,54 @@ def boards_of_eight_planes(training: Diagnosed) -> None:
     training.train(nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)))
 
 
+# --- inputs-drift ---
+
+
+def rows_that_are_normalised_where_they_are(training: Diagnosed) -> None:
+    """Each epoch subtracts and divides again."""
+    training.inputs = 128 + 60 * training.inputs
+
+    def epoch(step: int) -> None:
+        if step % 8 == 0:
+            training.inputs.sub_(128).div_(60)
+
+    epoch(0)
+    training.train(network(), steps=48, after=epoch)
+
+
+def pictures_that_are_divided_again(training: Diagnosed) -> None:
+    give_pictures(training)
+    training.inputs = 255 * training.inputs
+
+    def epoch(step: int) -> None:
+        if step % 8 == 0:
+            training.inputs /= 255
+
+    epoch(0)
+    training.train(convolutional(), steps=48, after=epoch)
+
+
+def gains_that_are_drawn_in_place(training: Diagnosed) -> None:
+    """An augmentation changes the stored signals, on average upwards."""
+
+    def louder(_: int) -> None:
+        training.inputs *= 1 + 0.4 * torch.rand(256, 1)
+
+    training.train(network(), steps=48, after=louder)
+
+
+def pictures_that_become_brighter(training: Diagnosed) -> None:
+    """A curriculum from weak to strong contrasts, by a factor of four."""
+    give_pictures(training)
+    inputs = training.inputs / 4
+
+    def brighter(step: int) -> None:
+        training.inputs = inputs * (1 + 3 * step / 48)
+
+    brighter(0)
+    training.train(convolutional(), steps=48, after=brighter)
+
+
 FAULTY: tuple[Faulty, ...] = (
     (stream_of_rows, "stream-repeated", "2 times in a row"),
     (stream_of_pictures, "stream-repeated", "2 times in a row"),
@@ -445,6 +493,9 @@ FAULTY: tuple[Faulty, ...] = (
     (pictures_as_they_are_read, "channels-last", "32x8x8x3"),
     (pictures_of_one_channel, "channels-last", "32x8x8x1"),
     (network_in_a_module, "channels-last", "stem takes their 8 rows"),
+    (rows_that_are_normalised_where_they_are, "inputs-drift", "shrink"),
+    (pictures_that_are_divided_again, "inputs-drift", "shrink"),
+    (gains_that_are_drawn_in_place, "inputs-drift", "grow"),
     (inputs_that_are_lost, "input-constant", "are 0"),
     (pictures_that_are_divided_as_whole_numbers, "input-constant", "32x1x8x8"),
     (words_that_are_unknown, "input-constant", "All ids"),
@@ -465,6 +516,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (stream_each_batch_of_which_is_used_twice, "stream-repeated"),
     (pictures_that_are_permuted_first, "channels-last"),
     (boards_of_eight_planes, "channels-last"),
+    (pictures_that_become_brighter, "inputs-drift"),
     (episodes_that_begin_at_zero, "input-constant"),
     (mask_of_ones_before_the_input, "input-constant"),
     (one_number_in_each_step, "input-constant"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules.losses import has_fixed_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _SETTLED = 5
+_DRIFTED = 10.0
+"""How many times the scale of inputs has grown or shrunk that are not just others."""
+
 _CHANNELS = (1, 3, 4)
 """Numbers of channels of pictures."""
 
@@ -50,6 +55,29 @@ def constant(facts: Facts) -> Iterator[Finding]:
         step = int(table["step"][of_name][np.flatnonzero(is_constant)[0]])
         certainty: Certainty = "certain" if is_constant.all() else "likely"
         yield Finding("input-constant", certainty, step, message, values, {"input": name, "module": name})
+
+
+def drifting(facts: Facts) -> Iterator[Finding]:
+    """Find inputs whose scale grows or shrinks all the time, as if they were changed where they are stored."""
+    table = facts["calls"]
+    if not has_fixed_targets(facts):
+        return
+    for name in table.names:
+        rows = (table["name"] == name) & table["is_trained"] & np.isfinite(table["input_deviation"])
+        deviations = table["input_deviation"][rows]
+        if len(deviations) < 4 * _SETTLED or not deviations[0] > 0:
+            continue
+        parts = [float(np.median(part)) for part in np.array_split(deviations, 4)]
+        falls = all(later <= 0.8 * earlier for earlier, later in itertools.pairwise(parts))
+        grows = all(later > 1.25 * earlier for earlier, later in itertools.pairwise(parts))
+        if not (falls and parts[-1] * _DRIFTED < parts[0]) and not (grows and parts[-1] > _DRIFTED * parts[0]):
+            continue
+        values = {"model": name, "first": float(deviations[0]), "last": float(deviations[-1])}
+        values |= {"steps": int(table["step"][rows][-1]), "middle": parts[1]}
+        where = {"input": name, "module": name}
+        yield Finding(
+            "inputs-drift", "likely", int(table["step"][rows][0]), "falls" if falls else "grows", values, where
+        )
 
 
 def without_content(facts: Facts) -> Iterator[Finding]:
@@ -196,6 +224,34 @@ def one_class(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
+    Rule(
+        "inputs-drift",
+        "data",
+        ("calls.input_deviation", "loss_functions"),
+        drifting,
+        {
+            "falls": (
+                "The inputs of {model} shrink all the time: their deviation is {first:.3g} at first and {last:.3g} at step {steps}",
+                "{model} 的输入一直在缩小：其标准差起初为 {first:.3g}，第 {steps} 步为 {last:.3g}",
+            ),
+            "grows": (
+                "The inputs of {model} grow all the time: their deviation is {first:.3g} at first and {last:.3g} at step {steps}",
+                "{model} 的输入一直在增大：其标准差起初为 {first:.3g}，第 {steps} 步为 {last:.3g}",
+            ),
+        },
+        dict.fromkeys(("falls", "grows"), ("it is {middle:.3g} in between", "其间为 {middle:.3g}")),
+        (
+            "Look for what changes the stored data in place each time they are read, as x -= mean, x /= 255, or a function with a"
+            " trailing underscore; copy them first",
+            "检查每次读取时就地修改所存数据的代码，如 x -= mean、x /= 255 或带下划线后缀的函数；应先复制",
+        ),
+        (
+            "Scales that change by less than ten times, or up and down, and trainings whose targets are computed.",
+            "变化不到十倍或时增时减的尺度，以及目标由计算得到的训练。",
+        ),
+        frozenset(("loss-stays", "loss-rises", "input-scale")),
+        11,
+    ),
     Rule(
         "input-constant",
         "data",
