@@ -73,6 +73,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("drop_rate", "number", "the highest probability with which a function dropped them; NaN if none did"),
         Fact("unscaled_passes", "count", "backward passes from a loss that was not scaled, beside those that were"),
         Fact("unscaled_line", "text", "where the last of them begins"),
+        Fact("clip_line", "text", "where such a function is called first"),
         Fact("clips_of_none", "count", "those when no backward pass had run since the last update"),
     ),
     "losses": (

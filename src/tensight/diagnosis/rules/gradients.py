@@ -63,7 +63,7 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
             "steps": len(compared),
             "scale": scale,
         }
-        where = {"optimizer": optimizer, "line": facts.update_line}
+        where = {"optimizer": optimizer, "line": _clip_line(facts) or facts.update_line}
         if scale > 16 and limit * scale < 1e3 and limit < 0.02 * typical:
             yield Finding("clipped-scaled", "likely", step, "scaled", {**values, "meant": limit * scale}, where)
         elif 0 < limit < 1e-3 * typical and spread < 0.05:
@@ -71,6 +71,10 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
             yield Finding("clipped-away", "likely", step, "away", values, where)
         elif 0 < limit < 0.02 * typical and spread < 1e-3:
             yield Finding("clipped-away", "likely", step, "limit", values, where)
+
+
+def _clip_line(facts: Facts) -> str:
+    return str(facts["steps"].last("clip_line").get("step", ""))
 
 
 def clipped_nothing(facts: Facts) -> Iterator[Finding]:
@@ -84,7 +88,8 @@ def clipped_nothing(facts: Facts) -> Iterator[Finding]:
         return
     step = int(table["step"][np.flatnonzero(has)[0]])
     values = {"count": int(calls.sum())}
-    yield Finding("clips-nothing", "certain", step, "none", values, {"operator": "clip_grad_norm_"})
+    where = {"operator": "clip_grad_norm_", "line": _clip_line(facts)}
+    yield Finding("clips-nothing", "certain", step, "none", values, where)
 
 
 def stale(facts: Facts) -> Iterator[Finding]:

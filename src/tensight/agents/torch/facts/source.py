@@ -149,7 +149,7 @@ class FactSource:
         self.has_targets = False
         """Whether a loss function compares with targets."""
         self._clips = self._clips_of_none = self._unscaled_passes = 0
-        self._unscaled_line = ""
+        self._unscaled_line = self._clip_line = ""
         self._batches = self._batch_size = -1
         self._workers = 0
         self._loader_line = ""
@@ -514,6 +514,8 @@ class FactSource:
     def clipped(self, has_gradients: bool) -> None:
         """Note a call of a function that clips gradients."""
         self._clips += 1
+        if self._diagnosing.reads and not self._clip_line:
+            self._clip_line = line_of_user()
         self._clips_of_none += not self._backward_passes or not has_gradients
 
     @_event
@@ -584,6 +586,7 @@ class FactSource:
                     "checkpoint_line": self.checkpoint_line,
                     "clips": self._clips,
                     "clips_of_none": self._clips_of_none,
+                    "clip_line": self._clip_line,
                     "unscaled_passes": self._unscaled_passes,
                     "unscaled_line": self._unscaled_line,
                     "batches": self._batches,
