@@ -462,6 +462,10 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("kind", "text", "swapped, heads_apart or heads_together"),
         Fact("line", "text", "where it is made"),
     ),
+    "cancelling": (
+        Fact("name", "text", "a sum that adds and subtracts the same tensor"),
+        Fact("line", "text", "where it is"),
+    ),
     "derivatives": (
         Fact("name", "text", "a derivative that is computed without a graph, and how it is used"),
         Fact("kind", "text", "term: added to the loss; residual: to what a loss is made of; used: otherwise"),
@@ -581,7 +585,7 @@ OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
         *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved", "weightings"),
-        *("experts", "generators", "derivatives"),
+        *("experts", "generators", "derivatives", "cancelling"),
     )
 )
 """Subjects that many trainings do not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -31,6 +31,9 @@ from tests.diagnosis.models import (
     train_gan,
     train_words,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def loss_made_anew(training: Diagnosed) -> None:
@@ -254,7 +257,120 @@ def branch_times_zero(training: Diagnosed) -> None:
     training.train(Gated())
 
 
+# --- straight-through-cancels ---
+
+
+class Codes(nn.Module):
+    """An autoencoder with a codebook.
+
+    Parameters
+    ----------
+    estimate : callable (Tensor, Tensor) -> Tensor
+        Given what the encoder puts out, and the code for it, returns what the decoder is given.
+    """
+
+    def __init__(self, estimate: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.encoder, self.codes, self.decoder = network(out=4), nn.Embedding(16, 4), nn.Linear(4, FEATURES)
+        self.estimate = estimate
+
+    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.encoder(inputs)
+        code = self.codes(torch.cdist(hidden, self.codes.weight).argmin(1))
+        distances = F.mse_loss(code, hidden.detach()) + 0.25 * F.mse_loss(hidden, code.detach())
+        return self.decoder(self.estimate(hidden, code)), distances
+
+
+def train_codes(training: Diagnosed, estimate: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    model = Codes(estimate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, _ = training.batch()
+        restored, distances = model(inputs)
+        optimizer.zero_grad()
+        (F.mse_loss(restored, inputs) + distances).backward()
+        optimizer.step()
+
+
+def codes_without_a_detach(training: Diagnosed) -> None:
+    train_codes(training, lambda hidden, code: hidden + (code - hidden))
+
+
+def codes_whose_order_is_another(training: Diagnosed) -> None:
+    train_codes(training, lambda hidden, code: code - hidden + hidden)
+
+
+def codes_of_which_the_sum_comes_first(training: Diagnosed) -> None:
+    train_codes(training, lambda hidden, code: code + hidden - hidden)
+
+
+def activations_rounded_without_a_detach(training: Diagnosed) -> None:
+    training.train(Cut(network(out=16), 16, lambda hidden: hidden + (hidden.round() - hidden)))
+
+
+def weights_binarised_without_a_detach(training: Diagnosed) -> None:
+    class Binary(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return F.linear(inputs, (torch.sign(self.weight) - self.weight) + self.weight, self.bias)
+
+    training.train(nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), Binary(16, 16), nn.ReLU(), nn.Linear(16, CLASSES)))
+
+
+def choices_without_a_detach(training: Diagnosed) -> None:
+    """A hard Gumbel softmax that is written out."""
+
+    def choose(hidden: torch.Tensor) -> torch.Tensor:
+        soft = F.gumbel_softmax(hidden, tau=1.0)
+        hard = F.one_hot(soft.argmax(1), 16).float()
+        return hard - soft + soft
+
+    training.train(Cut(network(out=16), 16, choose))
+
+
+def codes_with_a_detach(training: Diagnosed) -> None:
+    train_codes(training, lambda hidden, code: hidden + (code - hidden).detach())
+
+
+def codes_whose_other_term_is_detached(training: Diagnosed) -> None:
+    train_codes(training, lambda hidden, code: code.detach() - hidden.detach() + hidden)
+
+
+def means_that_are_added_again(training: Diagnosed) -> None:
+    def centred(hidden: torch.Tensor) -> torch.Tensor:
+        mean = hidden.mean(1, keepdim=True)
+        return (hidden - mean) + mean + (hidden + F.relu(hidden) - hidden)
+
+    training.train(Cut(network(out=16), 16, centred))
+
+
+def steps_towards_an_average(training: Diagnosed) -> None:
+    """Residual connections, and a step from one tensor towards another one."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.head = (
+                nn.Linear(FEATURES, 16),
+                nn.Linear(FEATURES, 16),
+                nn.Linear(16, CLASSES),
+            )
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            first, second = self.first(inputs).tanh(), self.second(inputs).tanh()
+            mixed = first + 0.5 * (second - first) + torch.sub(second, first, alpha=0.25)
+            result: torch.Tensor = self.head(mixed + F.relu(mixed) - mixed.mean(1, keepdim=True))
+            return result
+
+    training.train(Model())
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (codes_without_a_detach, "straight-through-cancels", "detach"),
+    (codes_whose_order_is_another, "straight-through-cancels", "test_no_gradient.py"),
+    (codes_of_which_the_sum_comes_first, "straight-through-cancels", "test_no_gradient.py"),
+    (activations_rounded_without_a_detach, "straight-through-cancels", "detach"),
+    (weights_binarised_without_a_detach, "straight-through-cancels", "detach"),
+    (choices_without_a_detach, "straight-through-cancels", "detach"),
     (loss_made_anew, "no-gradients", "new tensor, made at test_no_gradient.py:"),
     (errors_as_a_loss, "no-gradients", "argmax (test_no_gradient.py:"),
     (losses_gathered_as_numbers, "no-gradients", "models.py:"),
@@ -427,6 +543,10 @@ def blocks_of_which_the_last_hands_nothing_on(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (codes_with_a_detach, "straight-through-cancels"),
+    (codes_whose_other_term_is_detached, "straight-through-cancels"),
+    (means_that_are_added_again, "straight-through-cancels"),
+    (steps_towards_an_average, "straight-through-cancels"),
     (batches_without_a_loss, "no-gradients"),
     (loss_written_as_a_number, "no-gradients"),
     (frozen_body, "no-gradient"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NEVER, _ZERO = 0, 1
 _MOST_DIGITS = 6
+_LEAST_SEEN = 2
 _MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread", "left": "left"}
 
 
@@ -126,6 +127,21 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
     where = {"parameter": listed(names, MOST_NAMED), "line": line}
     values = {"line": line, "function": function or "leaf", "cut": cut}
     yield Finding("no-gradients", "certain", step, message, values, where)
+
+
+def cancelled_estimators(facts: Facts) -> Iterator[Finding]:
+    """Find straight-through estimators without a detach, whose gradient cancels: z + (q - z) is q."""
+    table = facts["cancelling"]
+    names = [name for name in table.names if (table["name"] == name).sum() >= _LEAST_SEEN]
+    if not names:
+        return
+    line = str(table["line"][table["name"] == names[0]][0])
+    parameters = facts["parameters"]
+    gradient = parameters.panel("gradient")
+    covered = parameters.chosen((gradient == _ZERO).any(0) & ~(gradient == 2).any(0))
+    values = {"line": line, "lines": listed(names), "steps": int((table["name"] == names[0]).sum())}
+    where = {"operator": "detach", "line": line}
+    yield Finding("straight-through-cancels", "certain", table.steps[0], "cancels", values, where, tuple(covered))
 
 
 def zero_gradient(facts: Facts) -> Iterator[Finding]:
@@ -338,6 +354,36 @@ RULES = (
                 "在 forward() 中调用它们，或从模型中移除",
             ),
         },
+    ),
+    Rule(
+        "straight-through-cancels",
+        "gradient-zero",
+        ("cancelling", "parameters"),
+        cancelled_estimators,
+        {
+            "cancels": (
+                "z + (q - z) without detach() is q ({line}): what z gets by the sum and by the difference cancels, and no"
+                " gradient reaches it",
+                "没有 detach() 的 z + (q - z) 就是 q ({line})：z 从加法和减法得到的梯度相互抵消，没有梯度到达 z",
+            ),
+        },
+        {
+            "cancels": (
+                "the same tensor is added and subtracted in {steps} of the first steps: {lines}",
+                "在最初的 {steps} 步中，同一个张量既被加上又被减去：{lines}",
+            ),
+        },
+        (
+            "Detach the difference: z + (q - z).detach() has the value of q and the gradient of z",
+            "将差 detach：z + (q - z).detach() 的值是 q，梯度则是 z 的梯度",
+        ),
+        (
+            "Sums whose other term is computed from the same tensor, as a mean that is subtracted and added again, and"
+            " differences with a factor.",
+            "另一项由同一张量算出的和（例如减去又加回的均值），以及带有因子的差。",
+        ),
+        frozenset(("zero-gradient", "loss-stays")),
+        18,
     ),
     Rule(
         "zero-gradient",

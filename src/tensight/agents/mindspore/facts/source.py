@@ -71,6 +71,7 @@ ABSENT: Mapping[str, str] = {
     "calls.also_called": f"by which names a network is called is {_NOT_SEEN}",
     "calls.is_twice": f"whether two calls are given the same is {_NOT_SEEN}",
     "views": f"views are {_NOT_SEEN}",
+    "cancelling": f"sums that cancel are {_NOT_SEEN}",
     "derivatives": f"derivatives that a script computes are {_NOT_SEEN}",
     "experts": f"which rows the cells of a list are given is {_NOT_SEEN}",
     "cells": f"the states of cells are {_NOT_SEEN}",

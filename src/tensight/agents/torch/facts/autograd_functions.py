@@ -10,7 +10,7 @@ import torch
 from tensight.agents.torch.facts.reading import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 PASSING = frozenset(
     (
@@ -34,6 +34,7 @@ SCALING = frozenset(("Mul", "Div", "Neg", "ToCopy", "Clone", "View", "Squeeze", 
 SUMS = ("Add", "Sub", "Rsub")
 
 MOST_BEFORE = 12
+MOST_BEHIND = 3000
 
 
 def kind_of(node: Any) -> str:
@@ -136,6 +137,29 @@ def saved_by(node: Any, name: str) -> torch.Tensor | None:
     except RuntimeError:
         return None
     return kept if isinstance(kept, torch.Tensor) else None
+
+
+def graph_behind(nodes: Iterable[Any], ends: Collection[str] = ()) -> set[Any] | None:
+    """Return some functions and all behind them, with the leaves; None if these are too many.
+
+    Parameters
+    ----------
+    nodes : iterable of functions or None
+    ends : collection of str
+        Kinds of functions behind which nothing counts.
+    """
+    seen = {node for node in nodes if node is not None}
+    queue = list(seen)
+    while queue:
+        if len(seen) > MOST_BEHIND:
+            return None
+        node = queue.pop()
+        if kind_of(node) in ends:
+            continue
+        before = set(inputs_of(node)) - seen
+        seen |= before
+        queue += before
+    return seen
 
 
 def maker_of(node: Any) -> Any:

@@ -14,6 +14,7 @@ from tensight.agents.torch.facts.autograd_functions import (
     RESHAPING,
     SCALING,
     SUMS,
+    graph_behind,
     input_of,
     inputs_of,
     kind_of,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef
 
 _GRAD = torch.autograd.grad.__code__
-_MOST_FUNCTIONS = 3000
 _MOST_OF_LOSS = 400
 _MOST_STORAGES = 10_000
 
@@ -241,19 +241,9 @@ def _graph_of(nodes: list[Any], without: set[int]) -> _Graph | None:
     without : set of int
         Storages of leaves that do not count.
     """
-    graph = _Graph(set(), set())
-    queue = [node for node in nodes if node is not None]
-    seen = set(queue)
-    while queue:
-        if len(seen) > _MOST_FUNCTIONS:
-            return None
-        node = queue.pop()
-        if kind_of(node) == "AccumulateGrad":
-            graph.leaves.add(storage_key(node.variable))
-            continue
-        graph.functions.add(node._sequence_nr())
-        for following in inputs_of(node):
-            if following not in seen:
-                seen.add(following)
-                queue.append(following)
-    return graph._replace(leaves=graph.leaves - without)
+    behind = graph_behind(nodes)
+    if behind is None:
+        return None
+    ends = {node for node in behind if kind_of(node) == "AccumulateGrad"}
+    leaves = {storage_key(node.variable) for node in ends} - without
+    return _Graph(leaves, {node._sequence_nr() for node in behind - ends})

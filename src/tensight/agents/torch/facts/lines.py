@@ -15,7 +15,7 @@ from tensight.agents.torch.facts.derivatives import Derivatives
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import FrameType
 
 _LEAST_AXES = 3
@@ -69,6 +69,7 @@ FUNCTIONS = frozenset(("cross_entropy", *_FUNCTIONS.values()))
 
 _VIEWS = ("view", "_unsafe_view", "_reshape_alias")
 _MOST_VIEWS = 64
+_SUMS, _MOST_SUMS = ("add", "add_", "sub", "sub_"), 10_000
 
 
 def _mixes_axes(before: Sequence[int], after: Sequence[int]) -> str:
@@ -137,6 +138,7 @@ class FunctionLines(BottomMode):
         super().__init__()
         self.cuts, self.derivatives = Cuts(), Derivatives()
         self._lines: dict[str, str] = {}
+        self._sums: dict[int, str] = {}
         self._products: dict[str, set[str]] = {}
         self.drop_rate, self.drop_line = math.nan, ""
         self.views: dict[str, dict[str, str]] = {}
@@ -150,6 +152,24 @@ class FunctionLines(BottomMode):
         name = f"{shape_text(before)} as {shape_text(after)}" if kind else ""
         if kind and name not in self.views and len(self.views) < _MOST_VIEWS:
             self.views[name] = {"name": name, "kind": kind, "line": line_of_user()}
+
+    def _note_sum(self, terms: Sequence[object]) -> None:
+        trained = [term for term in terms if isinstance(term, torch.Tensor) and term.requires_grad]
+        if len(trained) > 1 and len(self._sums) < _MOST_SUMS:
+            # Its autograd function was made just now.
+            self._sums[torch.autograd._get_sequence_nr() - 1] = line_of_user()
+
+    def take_cancelling(self, numbers: Iterable[int]) -> list[dict[str, str]]:
+        """Return the rows of ``cancelling`` of some sums whose lines were noted in this step.
+
+        Parameters
+        ----------
+        numbers : iterable of int
+            Sequence numbers of their autograd functions.
+        """
+        lines = dict.fromkeys(filter(None, (self._sums.get(number) for number in numbers)))
+        self._sums.clear()
+        return [{"name": line, "line": line} for line in lines]
 
     def of_product(self, shape: str) -> str:
         """Return where two tensors that both lead on were multiplied; empty if unknown, or several lines."""
@@ -178,6 +198,8 @@ class FunctionLines(BottomMode):
             self._products.setdefault(shape_text(args[0].shape), set()).add(line_of_user())
         result = func(*args, **(kwargs or {}))
         task = torch._C._current_graph_task_id()
+        if name in _SUMS and torch.is_grad_enabled():
+            self._note_sum(args)
         self.derivatives.ran(name, (args, kwargs), result, task)
         if task == -1:
             if name in _VIEWS:

@@ -52,6 +52,7 @@ from tensight.agents.torch.facts.composed_losses import (
     sums_of,
 )
 from tensight.agents.torch.facts.reading import array_of, part_of, plain
+from tensight.agents.torch.facts.straight_through import cancels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -167,6 +168,8 @@ class LossGraph(NamedTuple):
     weightings : tuple of Tensor
         What softmaxes of products of two tensors have put out, with which others are weighed, as in an attention that
         is written out: shape (..., queries, keys).
+    cancelling : tuple of int
+        Sequence numbers of the sums that add and subtract the same.
     """
 
     function: str
@@ -177,6 +180,7 @@ class LossGraph(NamedTuple):
     numbers: frozenset[int] = frozenset()
     attentions: tuple[tuple[bool, int, int], ...] = ()
     weightings: tuple[torch.Tensor, ...] = ()
+    cancelling: tuple[int, ...] = ()
 
 
 class _Path(NamedTuple):
@@ -204,6 +208,7 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
     leaves: list[torch.Tensor] = []
     attentions: list[tuple[bool, int, int]] = []
     weightings: list[torch.Tensor] = []
+    cancelling: list[int] = []
     is_connected = False
     seen = {root.grad_fn}
     queue = [_Path(root.grad_fn, 1.0)]
@@ -222,6 +227,8 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
             attentions += _attention(node)
         if name == "Bmm" and len(weightings) < MOST_WEIGHTINGS:
             weightings += _weighting(node)
+        if name in ("Add", "Sub") and cancels(node):
+            cancelling.append(node._sequence_nr())
         if at < _NEAR_THE_LOSS:
             count = len(functions)
             _add_loss(node, name, factor, functions, outputs)
@@ -245,7 +252,10 @@ def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyT
     functions = [
         each._replace(is_mean=each.is_alone and math.prod(output_shape(each.node)) == elements) for each in functions
     ]
-    return LossGraph(made_by, is_connected, functions, leaves, elements, numbers, tuple(attentions), tuple(weightings))
+    return LossGraph(
+        *(made_by, is_connected, functions, leaves, elements, numbers),
+        *(tuple(attentions), tuple(weightings), tuple(cancelling)),
+    )
 
 
 def _attention(node: Any) -> Iterator[tuple[bool, int, int]]:

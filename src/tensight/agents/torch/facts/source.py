@@ -134,6 +134,7 @@ class FactSource:
         self._losses: list[tuple[torch.Tensor, dict[str, Any]]] = []
         self._functions: list[dict[str, Any]] = []
         self._leaves: dict[int, torch.Tensor] = {}
+        self._cancelling: set[int] = set()
         self._step = self._without_optimizer = 0
         self._calls = Calls(names, parameters)
         self._cells = Cells(self._lines.cuts.detached_line)
@@ -439,6 +440,7 @@ class FactSource:
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
                 self._calls.reached |= graph.numbers
+                self._cancelling |= set(graph.cancelling)
                 if self._step < _LAYERS_IN_STEPS:
                     self._sequences.read(graph.attentions, self._lines.of("attention"))
                     self._sequences.weighed(graph.weightings, self._lines.of("softmax"))
@@ -660,6 +662,8 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
+        add("cancelling", step, self._lines.take_cancelling(self._cancelling))
+        self._cancelling.clear()
         add("derivatives", step, self._lines.derivatives.take())
         add("views", step, list(self._lines.views.values()))
         self._lines.views = {}
