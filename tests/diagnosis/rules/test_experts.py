@@ -84,6 +84,21 @@ def two_of_those_in_one_module(training: Diagnosed) -> None:
     training.train(Together(9.0), steps=LONG)
 
 
+def two_layers_with_few(training: Diagnosed) -> None:
+    """They are one finding, that names the first."""
+
+    class Layers(Together):
+        def __init__(self) -> None:
+            super().__init__(9.0)
+            self.later = Together(9.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = super().forward(x) + self.later(x)
+            return result
+
+    training.train(Layers(), steps=LONG)
+
+
 def all_of_those_in_one_module(training: Diagnosed) -> None:
     training.train(Together(0.0), steps=LONG)
 
@@ -172,6 +187,7 @@ FAULTY: list[Faulty] = [
     (scores_of_a_constant, "router-collapsed", "one of 4"),
     (features_with_a_large_mean, "router-collapsed", "2 of 8"),
     (two_of_those_in_one_module, "router-collapsed", "2 of 8"),
+    (two_layers_with_few, "router-collapsed", "experts … (2)"),
     (experts_in_a_dictionary, "router-collapsed", "one of 4"),
 ]
 

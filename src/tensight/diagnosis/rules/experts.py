@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.parameters import where_of
 
@@ -30,6 +31,22 @@ _SHOWN = 16
 
 def collapsed(facts: Facts) -> Iterator[Finding]:
     """Find mixtures of experts whose router sends nearly all rows to a few experts, and never comes back to others."""
+    by_message: dict[str, list[Finding]] = {}
+    for finding in _collapsed(facts):
+        by_message.setdefault(finding.message, []).append(finding)
+    for alike in by_message.values():
+        # Of several layers, the numbers are those of the first.
+        name = listed([str(finding.values["name"]) for finding in alike], 1)
+        modules = listed([finding.where["module"] for finding in alike], MOST_NAMED)
+        yield replace(
+            alike[0],
+            values={**alike[0].values, "name": name},
+            where={**alike[0].where, "module": modules},
+            covers=tuple(covered for finding in alike for covered in finding.covers),
+        )
+
+
+def _collapsed(facts: Facts) -> Iterator[Finding]:
     table = facts["experts"]
     for name in table.names:
         of_name = table["name"] == name
