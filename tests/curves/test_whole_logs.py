@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tensight.curves.reading import read_scalars
-from tensight.curves.roles import Kind, Role, role_of
+from tensight.curves.roles import Kind, Role, role_of, roles_of_data
 
 LOGS = {
     "box of Stable-Baselines3": (
@@ -23,6 +24,11 @@ LOGS = {
     "scale of DeepSpeed": (
         "[loss_scaler.py:190] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
         {"loss scale": [32768.0]},
+    ),
+    "scale of fairseq": (
+        "| NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 1e-05\n"
+        "| train_inner | epoch 001:    100 / 9021 loss=11.8, num_updates=100, lr=1e-05, gnorm=1.3, loss_scale=64",
+        {"loss scale": [1e-5], "loss": [11.8], "lr": [1e-5], "gnorm": [1.3], "loss_scale": [64.0]},
     ),
     "lists of PaddlePaddle": ("epoch: 1, batch: 10, loss is: [2.31], acc is: [0.5]", {"loss": [2.31], "acc": [0.5]}),
     "right answers of a test set": (
@@ -114,3 +120,46 @@ def test_a_loss_that_is_empty_to_the_end_is_nan(empty: int, count: int, tmp_path
 )
 def test_a_name_tells_what_a_scalar_is(name: str, role: Role | None) -> None:
     assert role_of(name) == role
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("Epoch {at} | train {fall:.3f} | val {rise:.3f} | acc 0.1", {"train", "val"}),
+        ("epoch {at}: train: {fall:.3f}, valid: {rise:.3f}", {"train", "valid"}),
+        ("{at} Train={fall:.3f} Test={rise:.3f}", {"Train", "Test"}),
+        ("epoch {at} accuracies: train {rise:.3f} val {rise:.3f}", set()),
+        ("epoch {at} acc 0.5 train {rise:.3f} val {rise:.3f}", set()),
+        ("train: {at}%|###| 12/27 val: {at}%", set()),
+    ],
+)
+def test_losses_may_be_called_for_their_data_alone(line: str, names: set[str], tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("".join(line.format(at=at, fall=2 - at / 10, rise=0.3 + at / 40) + "\n" for at in range(12)))
+    roles = roles_of_data(read_scalars([log]).points)
+    assert roles == {name: Role(Kind.LOSS, name.lower() != "train") for name in names}
+
+
+@pytest.mark.parametrize(
+    ("before", "entries"),
+    [
+        ({5: "curriculum: stage 2 begins"}, [6]),
+        ({5: "Switching to the next dataset, wiki"}, [6]),
+        ({0: "resolution: 128", 4: "resolution: 128", 7: "resolution: 224"}, [1, 8]),
+        ({at: f"max_len={100 + at}" for at in range(20)}, []),
+        ({3: "loading data from /data/stage.bin"}, []),
+    ],
+)
+def test_a_stage_begins_where_it_is_named_for_the_first_time(
+    before: dict[int, str], entries: list[int], tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(before.get(at, "...") + f"\nstep {at} loss 0.5\n" for at in range(20)))
+    assert read_scalars([log]).stages == entries
+
+
+def test_tables_name_stages_in_columns_and_in_messages(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = [{"step": at, "loss": 0.5, "stage": at // 4, "data/task": "a" if at < 6 else "b"} for at in range(8)]
+    log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"event": "length", "message": "max_len 64 now"}]))
+    assert read_scalars([log]).stages == [1, 5, 7, 9]

@@ -171,6 +171,8 @@ class Series:
         The last step of the whole training, if the file tells; else 0.
     has_episodes : bool
         Whether it has lines about episodes, as of reinforcement learning.
+    stages : list of int
+        Numbers of records at, or just before, which a stage of the training is named for the first time.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
@@ -181,6 +183,7 @@ class Series:
     lines: dict[int, int] = field(default_factory=dict)
     last_step: int = 0
     has_episodes: bool = False
+    stages: list[int] = field(default_factory=list)
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.curves.curve import is_loss, loss_words
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.curves.curve import Point
+
 _EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "holdout"})
+_TRAINING = frozenset({"train", "training"})
 _SKILL = re.compile(
     r"(?:^|[^a-z])(?:acc\w?|accuracy|\w{1,12}_acc(?:uracy)?|top[-_@]?[15]|acc@[15]|prec@[15]|f1|bleu|rouge\w{0,3}|auc|auroc"
     r"|m?ap(?:50)?|miou|iou|dice|psnr|ssim|r2|recall|precision|exact_match|mcc|rew(?:ard)?|return)(?![a-z])"
@@ -84,7 +91,27 @@ def role_of(name: str) -> Role | None:
 
 def is_part_of_training(name: str) -> bool:
     """Tell whether a folder is called for a part of a training: that of the training data, or of an evaluation."""
-    return bool((_EVALUATION | {"train", "training"}).intersection(loss_words(name)))
+    return bool((_EVALUATION | _TRAINING).intersection(loss_words(name)))
+
+
+def is_data(name: str) -> bool:
+    """Tell whether a name says of which data a scalar is, and nothing else: ``train`` or ``val``."""
+    return name.lower() in _EVALUATION | _TRAINING
+
+
+def roles_of_data(points: Mapping[str, Sequence[Point]]) -> dict[str, Role]:
+    """Return the roles of scalars that are called for their data alone, as in ``train 0.53 | val 0.61``.
+
+    They are losses if that of the training falls; an accuracy rises.
+    """
+    named = {name: Role(Kind.LOSS, name.lower() in _EVALUATION) for name in points if is_data(name)}
+    trained = [points[name] for name, role in named.items() if not role.is_evaluation]
+    if len(named) == 1 or len(trained) != 1:
+        return {}
+    values = [point.value for point in trained[0] if math.isfinite(point.value)]
+    third = len(values) // 3
+    falls = third > 0 and sum(values[-third:]) < 0.9 * sum(values[:third])
+    return named if falls and min(values) > 0 else {}
 
 
 def is_of_moving_targets(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.curves.curve import Point, Series, digits_of, is_loss
 from tensight.curves.numbers import Numbers, begins_as_number, plain_number
+from tensight.curves.stages import Stages
 from tensight.errors import CurveError
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def from_records(
     epoch_name = next((seen[name] for name in _EPOCH_NAMES if name in seen), None)
     series = Series(holds_means=any(names <= seen.keys() for names in _OF_MEANS), lines=dict(enumerate(lines, 1)))
     ends = {name: _end(rows, name) for name in seen.values() if is_loss(name)}
+    stages = Stages()
     for entry, row in enumerate(rows, 1):
+        stages.see_row(row, entry)
         step = _step(row.get(step_name), numbers) if step_name is not None else None
         epoch = _number(row.get(epoch_name), numbers) if epoch_name is not None else None
         for name, content in row.items():
@@ -130,6 +133,7 @@ def from_records(
                 series.add(name, Point(step, math.nan, epoch=epoch, entry=entry))
                 continue
             _add(series, name, content, numbers, Point(step, math.nan, epoch=epoch, entry=entry))
+    series.stages = stages.begins
     return series
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.curves.curve import Point, Series, is_loss
 from tensight.curves.numbers import NUMBER, NUMBER_ENDS, WHOLE_NUMBER, Numbers, begins_as_number, plain_number
-from tensight.curves.roles import role_of
+from tensight.curves.roles import is_data, role_of
+from tensight.curves.stages import Stages
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,13 +73,15 @@ _OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
 _LOSS = re.compile(r"loss|nll|bce|entropy", re.IGNORECASE)
 _ANY_ROLE = re.compile(
     r"loss|nll|bce|entropy|\blr|learning.rate|norm|grad|r2|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
-    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped",
+    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped|\btrain",
     re.IGNORECASE,
 )
 _SCALE_LOWERED = re.compile(
-    r"(?:overflow|skipping step).{0,200}?reducing(?: loss scale)? to (?P<scale>[\d.e+]{1,20})", re.IGNORECASE
+    r"(?:overflow|skipping step).{0,200}?(?:reducing(?: loss scale)? to|setting loss scale to:)"
+    r" (?P<scale>[\d.e+-]{1,20})",
+    re.IGNORECASE,
 )
-"""As DeepSpeed and Apex print it."""
+"""As DeepSpeed, Apex and fairseq print it."""
 
 _EPISODE = re.compile(r"\bepisodes?\b", re.IGNORECASE)
 _OF = re.compile(r"\s{0,2}/\s{0,2}(?P<total>[1-9]\d{0,11})(?!\d)")
@@ -174,6 +178,8 @@ def read_text_log(
     entries = _of_one_rank(entries, series)
     numbers_of = {id(entry): number for number, entry in enumerate(entries, 1)}
     series.lines = {number: entry.line for number, entry in enumerate(entries, 1)}
+    lines_of = list(series.lines.values())
+    series.stages = [min(bisect_left(lines_of, line) + 1, len(entries)) for line in reader.stages.begins]
     series.holds_means = any(entry.is_mean for entry in entries)
     totals = {entry.total for entry in entries if entry.total is not None and not entry.phase}
     if len(totals) == 1 and all(entry.epoch is None for entry in entries):
@@ -266,9 +272,12 @@ class _LineReader:
         self._is_whole = is_whole
         self._epoch: str | None = None
         self.has_episodes = False
+        self.stages = Stages()
 
     def entry(self, line: str, number: int) -> _Entry | None:
         """Return the values in a line; None if it has none that is to be read."""
+        if self._is_whole:
+            self.stages.see(line, number)
         heading = _EPOCH_ALONE.fullmatch(line)
         if heading is not None:
             self._epoch = heading["epoch"]
@@ -281,6 +290,8 @@ class _LineReader:
             return None
         self.has_episodes |= self._is_whole and _EPISODE.search(line) is not None
         rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
+        if any(map(is_data, values)):
+            phase = None
         step, total = _step(line)
         if step is not None:
             self._numbers.see_step(step)
@@ -301,6 +312,7 @@ class _LineReader:
     def _values(self, line: str) -> dict[str, str]:
         """Return the printed values by name."""
         values: dict[str, str] = {}
+        alone: dict[str, str] = {}
         for match in _VALUE.finditer(line):
             text = match["value"] + (match["unit"] or "")
             name = self._name(match)
@@ -310,10 +322,14 @@ class _LineReader:
             self._numbers.see(text, name or "")
             if name is not None:
                 values.setdefault(name, text)
+            elif self._is_whole and is_data(match["key"]) and "." in text and line[match.end() :][:1] != "%":
+                alone.setdefault(match["key"], text)
         evaluated = _OF_MEGATRON.search(line)
         if evaluated is not None:
             self._numbers.see(evaluated["value"])
             return {f"{evaluated['phase']} {evaluated['name']}": evaluated["value"]}
+        if len(alone) > 1:
+            values |= alone
         lowered = _SCALE_LOWERED.search(line) if self._is_whole else None
         if lowered is not None:
             values["loss scale"] = lowered["scale"].rstrip(".")

@@ -98,6 +98,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_late", "flag", "it begins in the midst of a training"),
         Fact("is_complete", "flag", "its last step is the last one of the training"),
         Fact("begins", "text", "steps at which it goes back to an earlier step, separated by spaces"),
+        Fact("stages", "text", "steps at which it names a new stage, task or length of its data, separated by spaces"),
     ),
     "checkpoints": (
         Fact("name", "text", "a file or folder, if no training was watched"),

@@ -49,6 +49,11 @@ def language_model_from_its_start() -> Columns:
     }
 
 
+def lengths_of_single_batches() -> Columns:
+    """What is another number in each entry names no stage."""
+    return {**resumed_without_weights(), "max_len": RANDOM.integers(100, 512, COUNT).astype(float)}
+
+
 def three_folds() -> Columns:
     return {"loss": noisy(np.tile(falling(count=66), 3), 0.03)}
 
@@ -56,6 +61,20 @@ def three_folds() -> Columns:
 def resumed_with_weights() -> Columns:
     steps = np.concatenate([np.arange(120), np.arange(90, 170)])
     return {"step": 10.0 * steps + 10, "loss": noisy(falling()[steps])}
+
+
+def longer_sequences() -> Columns:
+    """A stage of a curriculum whose loss begins as high as the first one, and falls as that did."""
+    return {**resumed_without_weights(), "max_len": np.where(AT < 120, 64.0, 128.0)}
+
+
+def two_tasks() -> Columns:
+    return {**resumed_without_weights(), "task_id": np.where(AT < 120, 0.0, 1.0)}
+
+
+def evaluation_that_goes_on() -> Columns:
+    """Other data are trained on, and what is evaluated becomes better and better."""
+    return {**resumed_without_weights(), "val_accuracy": noisy(0.9 - 0.8 * np.exp(-AT / 60), 0.01)}
 
 
 # --- gradient-norm-zero ---
@@ -107,6 +126,17 @@ def diverges() -> Columns:
     return {"loss": noisy(np.where(AT < 90, falling(0.4), 0.45 * np.exp(np.clip(AT - 90, 0, None) / 40)))}
 
 
+def spike_that_stays() -> Columns:
+    """A language model that comes back from a spike in part, and learns nothing from there on."""
+    spike = np.where(AT >= 120, 2.2 + 1.6 * np.exp(-(AT - 120) / 4), 0)
+    return {"loss": noisy(np.where(AT < 120, falling(3.0, 9.0, 25), 3.1) + spike, 0.01)}
+
+
+def spike_to_a_guess() -> Columns:
+    spike = np.where(AT >= 100, 1.7 + 3.0 * np.exp(-(AT - 100) / 5), 0)
+    return {"loss": noisy(np.where(AT < 100, falling(0.6, 2.3, 20), 0.6) + spike, 0.02)}
+
+
 def guesses() -> Columns:
     return {"loss": noisy(np.full(COUNT, math.log(2)), 0.004)}
 
@@ -147,6 +177,15 @@ def scale_that_collapses() -> Columns:
     return {"loss": noisy(falling(1.2), 0.1), "loss_scale": 65536.0 / 2 ** np.clip(AT - 100, 0, 30)}
 
 
+def scale_that_collapses_at_once() -> Columns:
+    """fairseq lowers it until it ends the training, before a further entry."""
+    return {"loss": noisy(falling(1.2), 0.1), "loss_scale": np.where(AT < COUNT - 1, 128.0, 1e-4)}
+
+
+def scale_of_1024_that_comes_to_0() -> Columns:
+    return {"loss": noisy(falling(1.2), 0.1), "loss_scale": np.where(AT < 150, 1024.0, 2.0**-20)}
+
+
 def gradients_next_to_0() -> Columns:
     return {"loss": noisy(np.full(COUNT, 2.9)), "grad_norm": noisy(np.full(COUNT, 3e-10), 0.3)}
 
@@ -162,6 +201,29 @@ def spike_that_passes() -> Columns:
 
 def harder_data() -> Columns:
     return {"loss": noisy(falling(1.8, 8, 15), 0.02) + np.where(AT >= 100, 1.5 * np.exp(-(AT - 100) / 25), 0)}
+
+
+def spike_that_passes_slowly() -> Columns:
+    """It still falls at the end of the log."""
+    spike = np.where(AT >= 120, 4.0 * np.exp(-(AT - 120) / 60), 0)
+    return {"loss": noisy(np.where(AT < 120, falling(3.0, 9.0, 25), 3.0) + spike, 0.01)}
+
+
+def other_data() -> Columns:
+    """Their loss is higher to the end."""
+    spike = np.where(AT >= 120, 1.0 + 0.6 * np.exp(-(AT - 120) / 8), 0)
+    return {"loss": noisy(falling(3.0, 9.0, 25) + spike, 0.01)}
+
+
+def harder_task() -> Columns:
+    """A stage whose loss is that of other data, and hardly falls."""
+    return {"stage": np.where(AT < 120, 1.0, 2.0), "loss": noisy(np.where(AT < 120, falling(0.3), 2.0), 0.02)}
+
+
+def scale_that_is_low() -> Columns:
+    """fairseq sums a loss, and its scale swings where it has found its size."""
+    scale = np.where(AT < 5, 128.0 * 0.5**AT, 0.25 * 2.0 ** (AT // 30 % 3))
+    return {"loss": noisy(falling(), 0.1), "loss_scale": scale}
 
 
 def minimum_of_all_data() -> Columns:
@@ -216,6 +278,7 @@ FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
     (resumed_without_weights, "loss-restarts", "step 121"),
     (resumed_at_an_earlier_step, "loss-restarts", "as after a resume"),
     (language_model_from_its_start, "loss-restarts", "step 101"),
+    (lengths_of_single_batches, "loss-restarts", "as if the weights were lost"),
     (cut_off, "gradient-norm-zero", "in the whole log"),
     (dies_in_the_midst, "gradient-norm-zero", "from step 81 on"),
     (dead_from_the_second_entry_on, "gradient-norm-zero", "from step 3 on"),
@@ -225,6 +288,8 @@ FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
     (norm_that_is_not_finite, "gradient-norm-grows", "nan from step 151 on"),
     (norm_of_infinity, "gradient-norm-grows", "inf from step 61 on"),
     (diverges, "loss-rises", "has risen to"),
+    (spike_that_stays, "loss-rises", "does not come back"),
+    (spike_to_a_guess, "loss-rises", "does not come back"),
     (guesses, "loss-stays", "among 2 classes"),
     (nothing_is_learnt, "loss-stays", "not fallen in the whole log"),
     (filtered, "loss-zero", "from step 121 on"),
@@ -235,19 +300,28 @@ FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
     (rate_that_ends_early, "learning-rate-zero", "from step 81 on"),
     (rate_that_collapses, "learning-rate-collapsed", "has fallen to"),
     (scale_that_collapses, "scale-collapsed", "65536"),
+    (scale_that_collapses_at_once, "scale-collapsed", "from 128 to 0.0001 at step 200, where the log ends"),
+    (scale_of_1024_that_comes_to_0, "scale-collapsed", "and stays there"),
 ]
 HEALTHY: list[tuple[Callable[[], Columns], str]] = [
     (three_folds, "loss-restarts"),
     (resumed_with_weights, "loss-restarts"),
+    (longer_sequences, "loss-restarts"),
+    (two_tasks, "loss-restarts"),
+    (evaluation_that_goes_on, "loss-restarts"),
     (learnt_by_heart, "gradient-norm-zero"),
     (norm_that_grows_as_it_learns, "gradient-norm-grows"),
     (first_norms_of_infinity, "gradient-norm-grows"),
     (spike_that_passes, "loss-rises"),
     (harder_data, "loss-rises"),
+    (spike_that_passes_slowly, "loss-rises"),
+    (other_data, "loss-rises"),
+    (harder_task, "loss-rises"),
     (minimum_of_all_data, "loss-constant"),
     (restarts_of_the_rate, "schedule-over"),
     (rate_that_ends_with_the_training, "learning-rate-zero"),
     (half_precision, "scale-collapsed"),
+    (scale_that_is_low, "scale-collapsed"),
     (begins_in_the_midst, "loss-stays"),
     (removes_noise, "loss-stays"),
     (language_model_that_is_tuned, "loss-stays"),
@@ -283,3 +357,16 @@ def test_nothing_is_found_of_others(make: Callable[[], Columns], rule: str, tmp_
     diagnosis = diagnose([read_log([written(make(), tmp_path)]).facts])
     assert diagnosis.findings == []
     assert rule in diagnosis.passed
+
+
+def test_a_loss_that_is_logged_as_0_is_no_finite_one(tmp_path: Path) -> None:
+    """Of evaluations that are NaN, the norm is the one cause."""
+    is_nan = AT >= 120
+    columns = {
+        "loss": np.where(is_nan, 0.0, noisy(falling(1.0))),
+        "grad_norm": np.where(is_nan, math.nan, noisy(falling(), 0.2)),
+        "eval_loss": np.where(is_nan, math.nan, noisy(falling(1.0))),
+    }
+    (explained,) = diagnose([read_log([written(columns, tmp_path)]).facts]).findings
+    assert explained.finding.rule == "gradient-norm-grows"
+    assert [finding.rule for finding in explained.explains] == ["loss-zero"]

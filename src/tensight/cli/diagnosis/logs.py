@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,15 @@ import numpy as np
 from tensight.cli.diagnosis.checkpoints import checkpoint_paths, read_checkpoints
 from tensight.curves.curve import Series, StepUnit, choose_series, loss_words, rounding_of, steps_of
 from tensight.curves.reading import read_scalars
-from tensight.curves.roles import Kind, Role, is_of_moving_targets, is_of_rivals, is_part_of_training, role_of
+from tensight.curves.roles import (
+    Kind,
+    Role,
+    is_of_moving_targets,
+    is_of_rivals,
+    is_part_of_training,
+    role_of,
+    roles_of_data,
+)
 from tensight.diagnosis.catalogue import Diagnosis, Explained, diagnose
 from tensight.diagnosis.facts import SCHEMA, Facts
 from tensight.errors import CurveError, InputError
@@ -39,7 +48,7 @@ _MOST_FILES, _DEEPEST = 5000, 4
 _MOST_REASONS = 5
 _SUM = "sum of losses"
 _LARGEST_OTHER = 256 << 20
-_HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew", re.IGNORECASE)
+_HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew|\btrain\b.{1,40}\bval", re.IGNORECASE)
 _HEAD = 1 << 18
 _TRAINER_STATE = "trainer_state.json"
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out", ".err")
@@ -198,6 +207,8 @@ def read_log(files: Sequence[Path]) -> Log:
     """
     series = read_scalars(files)
     roles = {name: role for name, points in series.points.items() if points and (role := role_of(name)) is not None}
+    if not any(role.kind in (Kind.LOSS, Kind.ERROR) for role in roles.values()):
+        roles |= roles_of_data(series.points)
     if not any(role.kind in (Kind.LOSS, Kind.SKILL, Kind.ERROR) for role in roles.values()):
         raise CurveError(f"{files[0]}: no loss and no measure in it", code="loss-not-found")
     return _Reader(series, roles, tuple(files)).log()
@@ -350,11 +361,14 @@ class _Reader:
 
     def _add_losses(self, facts: Facts, main: Values, losses: Mapping[str, list[Point]]) -> None:
         unit_steps = set(main.steps)
+        last = len(main.steps) - 1
+        stages = [main.steps[min(bisect.bisect_left(main.entries, entry), last)] for entry in self._series.stages]
         row = {
             "name": os.fspath(self._files[0]),
             "unit": "step",
             "is_moving": self._moving,
             "begins": " ".join(map(str, self._begins)),
+            "stages": " ".join(map(str, dict.fromkeys(stages))),
             "is_late": self._is_late,
             "is_complete": 0 < self._series.last_step <= main.steps[-1] + 1,
         }
@@ -441,7 +455,11 @@ class _Reader:
         state: dict[int, dict[str, object]] = {step: {"name": "step"} for step in main.steps}
         for kind in (Kind.SCALE, Kind.SKIPPED):
             for name in self._names(kind)[:1]:
-                points = self._series.points[name]
+                # fairseq prints the scale with the loss, and in a line of its own when it is lowered.
+                alike = [other for other in self._names(kind) if loss_words(other) == loss_words(name)]
+                points = sorted(
+                    (point for other in alike for point in self._series.points[other]), key=attrgetter("entry")
+                )
                 # DeepSpeed counts them from the beginning on, Megatron-LM since the line before.
                 is_total = all(after.value >= before.value for before, after in pairwise(points))
                 before = 0.0

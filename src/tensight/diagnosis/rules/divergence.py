@@ -443,6 +443,11 @@ RULES = (
                 " scale is",
                 "损失缩放系数从 {highest:.0f} 降到 {last:.2g} 并停在那里：无论缩放系数多大，梯度都不是有限值",
             ),
+            "ended": (
+                "The loss scale falls from {highest:.0f} to {last:.2g} at step {step}, where the log ends: gradients are not finite"
+                " whatever the scale is",
+                "损失缩放系数在第 {step} 步从 {highest:.0f} 降到 {last:.2g}，日志在该处结束：无论缩放系数多大，梯度都不是有限值",
+            ),
         },
         {"collapsed": ("{skipped} of {of} updates were skipped", "{of} 次更新中跳过了 {skipped} 次")},
         (

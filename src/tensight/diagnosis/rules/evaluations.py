@@ -344,6 +344,9 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
         values, steps = table["value"][rows], table["step"][rows]
         if len(values) < 2 or np.isfinite(values[-2:]).any() or not np.isfinite(losses[-3:]).all():
             continue
+        # Some trainers leave out losses that are NaN, and log 0.
+        if not losses[-3:].any():
+            continue
         is_finite = np.isfinite(values)
         first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
         described = {
@@ -429,14 +432,14 @@ RULES = (
                 "{name} 在 {count} 次评估中都是 {value:.6g}，而训练损失在下降：评估的不是正在训练的模型，或其输出全都相同",
             ),
             "untrained": (
-                "{name} stays at {value:.4g}, the loss of the untrained network, while that of the training falls: what is evaluated"
-                " is not what is trained, or other data",
-                "{name} 停在 {value:.4g} (未训练网络的损失)，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
+                "{name} stays at {value:.4g}, about the first loss of the training, while that falls: what is evaluated is not what is"
+                " trained, or other data",
+                "{name} 停在 {value:.4g} (约为训练的最初损失)，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
             ),
             "above": (
-                "{name} stays at {value:.4g}, above the loss of the untrained network, while that of the training falls: what is"
-                " evaluated is not what is trained, or other data",
-                "{name} 停在 {value:.4g}，高于未训练网络的损失，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
+                "{name} stays at {value:.4g}, above the first loss of the training, while that falls: what is evaluated is not what is"
+                " trained, or other data",
+                "{name} 停在 {value:.4g}，高于训练的最初损失，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
             ),
             "chance": (
                 "{name} stays at {value:.4g}, as that of a guess does, while the loss of the training falls",

@@ -63,6 +63,12 @@ _SPIKE = 10.0
 _GROWN = 100.0
 """How many times the usual norm in the first half a norm is that has grown by orders of magnitude."""
 
+_LOWERED = 1024.0
+"""By which factor a loss scale is lowered in no training that goes on."""
+
+_OF_WORDS = 6.0
+"""Loss above which an untrained model chooses among many words, as in pretraining."""
+
 _SEARCHED = 2000
 """Maximum number of entries in which a repetition is looked for."""
 
@@ -286,13 +292,14 @@ def rises(facts: Facts) -> Iterator[Finding]:
     last = float(np.median(tail))
     gain, rise = max(first - lowest, 0.0), last - lowest
     noise = float(np.median(np.abs(np.diff(values)))) * 1.4826 / math.sqrt(2)
+    jump = _jump(values, at, lowest, rise)
+    is_stuck = bool(jump) and _is_stuck(values[jump:], first, lowest, last, len(values))
     gives_back = gain > 0.1 * abs(lowest) and rise > _GIVEN_BACK * gain and rise > _HIGHER * abs(lowest)
     doubles = rise > _DOUBLED * abs(lowest) and rise > 0.1 * gain
-    if not (gives_back or doubles) or rise < 6 * noise or float(tail.min()) < lowest + 0.3 * rise:
+    if not (gives_back or doubles or is_stuck) or rise < 6 * noise or float(tail.min()) < lowest + 0.3 * rise:
         return
-    if _falls_again(later, last, rise, noise) or back_at_start(facts) is not None:
+    if (not is_stuck and _falls_again(later, last, rise, noise)) or back_at_start(facts) is not None:
         return
-    jump = _jump(values, at, lowest, rise)
     described = {
         "lowest": lowest,
         "step": int(steps[at]),
@@ -300,6 +307,8 @@ def rises(facts: Facts) -> Iterator[Finding]:
         "first": first,
         "jump": int(steps[jump]) if jump else 0,
     }
+    if jump and _is_new_stage(facts, steps, jump):
+        return
     message = "jumps" if jump else "diverges" if at > 0 else "from_start"
     begin = int(steps[jump or at])
     spike = _spike(facts, begin)
@@ -327,6 +336,31 @@ def _falls_again(later: Values, last: float, rise: float, noise: float) -> bool:
     third = max(len(later) // 3, 2)
     still_falls = float(np.median(later[-third:][: third // 2 or 1])) - float(np.median(later[-(third // 2 or 1) :]))
     return highest < 0.7 * len(later) and down > 0.25 * (rise + down) and down > 4 * noise and still_falls > -noise
+
+
+def _is_stuck(later: Values, first: float, lowest: float, last: float, count: int) -> bool:
+    """Whether what follows a jump no longer falls, at a level that other data hardly have.
+
+    Parameters
+    ----------
+    later : ndarray
+        The loss from the jump on.
+    first, lowest, last : float
+        Its levels at first, before the jump, and at last.
+    count : int
+        Number of all entries.
+    """
+    if len(later) < max(4 * FEWEST, count // 5):
+        return False
+    third, fourth = np.array_split(later, 4)[2:]
+    spread = float(np.median(np.abs(np.diff(later[len(later) // 2 :])))) * 1.4826 / math.sqrt(2)
+    falls = float(np.median(third) - np.median(fourth)) > max(
+        0.02 * (last - lowest), 4 * spread / math.sqrt(len(third))
+    )
+    gain, rise = first - lowest, last - lowest
+    # A language model gives back a third of what it had learnt; that of a guess is the level of no other data.
+    of_words = first > _OF_WORDS and rise > max(0.35 * gain, 0.4 * lowest) and last > 0.5 * first
+    return not falls and (of_words or rise > 0.85 * gain > 0.3 * abs(lowest))
 
 
 def _jump(values: Values, lowest_at: int, lowest: float, rise: float) -> int:
@@ -378,7 +412,33 @@ def back_at_start(facts: Facts) -> int | None:
         if is_level and falls_again and alike:
             restarts.append(at)
     # Several of them are folds or tasks.
-    return restarts[0] if len(restarts) == 1 else None
+    if len(restarts) != 1 or _is_new_stage(facts, loss.steps, restarts[0]) or _others_go_on(facts, loss, restarts[0]):
+        return None
+    return restarts[0]
+
+
+def _is_new_stage(facts: Facts, steps: NDArray[np.int64], at: int) -> bool:
+    """Whether a log names another stage of its data where, or just before, its loss is higher."""
+    begin, end = steps[max(at - FEWEST, 0)], steps[min(at + 2, len(steps) - 1)]
+    return any(begin < step <= end for step in map(int, facts["logs"]["stages"][0].split()))
+
+
+def _others_go_on(facts: Facts, loss: Course, at: int) -> bool:
+    """Whether a measure of an evaluation is as before while the loss is as high as at the start."""
+    table = facts["evaluations"]
+    high = float(np.median(loss.values[at - FEWEST : at]) + loss.values[0]) / 2
+    is_low = smoothed(loss.values)[at:] < high
+    end = int(loss.steps[at + int(is_low.argmax()) if is_low.any() else -1])
+    for name in table.names:
+        rows = (table["name"] == name) & np.isfinite(table["value"])
+        steps, values = table["step"][rows], table["value"][rows]
+        before, after = values[steps < loss.steps[at]], values[(steps >= loss.steps[at]) & (steps < end)]
+        if not len(before) or not len(after):
+            continue
+        level, gain = float(np.median(before[-3:])), abs(float(np.median(before[-3:]) - before[0]))
+        if gain > 0.2 * abs(level) and float(np.abs(after - level).max()) < _GIVEN_BACK * gain:
+            return True
+    return False
 
 
 def restarts(facts: Facts) -> Iterator[Finding]:
@@ -544,20 +604,22 @@ def rate_rises_again(facts: Facts) -> Iterator[Finding]:
 
 
 def scale_collapsed(facts: Facts) -> Iterator[Finding]:
-    """Find a loss scale that falls to 1 or below, and stays there."""
+    """Find a loss scale that falls to 1 or below, or from a low one by as many orders, and stays there or falls on."""
     table = facts["steps"]
     measured = np.flatnonzero(np.isfinite(table["scale"]))
     scale, steps = table["scale"][measured], table["step"][measured]
     if len(scale) < FEWEST:
         return
     highest, last = float(scale.max()), float(scale[-1])
-    low = np.flatnonzero(scale <= 1)
-    # DeepSpeed ends a training whose scale has come down without a step between.
-    stays = len(low) >= 3 and bool((scale[-3:] <= 1).all())
-    if highest < 1024 or last > 1 or not (stays or (np.diff(scale) < 0).all()):
+    limit = 1.0 if highest >= _LOWERED else highest / _LOWERED**1.5
+    low = np.flatnonzero(scale <= limit)
+    stays = len(low) >= 3 and bool((scale[-3:] <= limit).all())
+    # DeepSpeed and fairseq end a training whose scale has come down without a step between.
+    falls_at_once = last < scale[-2] / _LOWERED or (np.diff(scale) < 0).all()
+    if last > limit or not (stays or falls_at_once):
         return
-    values = {"highest": highest, "last": last}
-    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged", values)
+    values = {"highest": highest, "last": last, "step": int(steps[low[0]])}
+    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged" if stays else "ended", values)
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
@@ -581,9 +643,9 @@ RULES = (
         dict.fromkeys(
             ("session", "restarts"),
             (
-                "The loss is back at its first value at step {step}, and falls again as at the start: the weights were lost, or not"
-                " loaded",
-                "损失在第 {step} 步回到最初的值，并像开始时一样重新下降：权重丢失或没有加载",
+                "The loss is back at its first value at step {step}, and falls again as at the start, as if the weights were"
+                " lost, or not loaded",
+                "损失在第 {step} 步回到最初的值，并像开始时一样重新下降，如同权重丢失或没有加载",
             ),
         ),
         {
@@ -663,7 +725,7 @@ RULES = (
             "Norms that grow several times over while a model learns, and single ones that are not finite.",
             "学习过程中增大数倍的范数，以及个别非有限的范数。",
         ),
-        frozenset(("loss-rises", "loss-zero", "loss-not-finite")),
+        frozenset(("loss-rises", "loss-zero", "loss-not-finite", "evaluation-not-finite")),
         34,
         fact="groups.norm_update",
         of_log=norm_grows,
