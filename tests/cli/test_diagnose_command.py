@@ -159,6 +159,15 @@ def test_where_modes_are_set_and_schedules_are_made_is_said(tmp_path: Path) -> N
     assert findings["schedule-over"]["evidence"][-1] == "the script makes the schedule at modes.py:8"
 
 
+def test_where_the_parts_of_models_are_made_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "dropping.py"
+    path.write_text(TRAINING.replace("nn.ReLU()", "nn.Dropout(0.95)"))
+    (finding,) = json.loads(tensight("diagnose", "--json", path, 40).stdout)["findings"]
+    assert finding["rule"] == "dropout-rate"
+    number = next(at for at, line in enumerate(path.read_text().splitlines(), 1) if "nn.Sequential(" in line)
+    assert finding["evidence"][-1] == f"the script makes 1 at dropping.py:{number}"
+
+
 def test_kept_facts_are_judged_again_and_never_written_over(script: Path, tmp_path: Path) -> None:
     kept = tmp_path / "new" / "facts"
     first = tensight("diagnose", "--json", "--out", kept, script, 40, "twice")

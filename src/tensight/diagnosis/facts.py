@@ -274,6 +274,10 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("shape", "text", "as 8x10"),
         Fact("is_held", "flag", "an optimizer holds it"),
     ),
+    "made": (
+        Fact("name", "text", "a part of a model"),
+        Fact("line", "text", "where the script makes it, or gives it to the model"),
+    ),
     "loads": (
         Fact("name", "text", "a call of load_state_dict, or of from_pretrained of transformers, as Net 1"),
         Fact("module", "text", "the class of the module"),

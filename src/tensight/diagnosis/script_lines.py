@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tensight.diagnosis.findings import Finding
 
 SCRIPT_LINES = {
+    "part": ("the script makes {part}", "脚本创建 {part}"),
     "model": ("the script calls its model {model}", "脚本中调用该模型为 {model}"),
     "made": ("the script makes the optimizer at {made}", "脚本在 {made} 创建该优化器"),
     "scheduler": ("the script makes the schedule at {scheduler}", "脚本在 {scheduler} 创建该学习率计划"),
@@ -20,14 +21,17 @@ SCRIPT_LINES = {
 }
 """Evidence for what a place has of them, in English and Chinese."""
 
+_MOST_PARTS = 3
+
 
 def with_script_lines(finding: Finding, facts: Facts) -> Finding:
-    """Return a finding whose place has where its schedule or optimizer is made, and how the script calls its model."""
+    """Return a finding whose place has where what it names is made, and how the script calls its model."""
     schedulers = _schedulers(finding, facts)
     texts = {
         "scheduler": schedulers,
         "made": [] if schedulers else _made(finding, facts),
         "model": _models(finding, facts),
+        "part": [] if finding.where.get("line") else _parts(finding, facts),
     }
     more = {name: listed(lines) for name, lines in texts.items() if lines}
     return replace(finding, where={**finding.where, **more}) if more else finding
@@ -62,3 +66,18 @@ def _schedulers(finding: Finding, facts: Facts) -> list[str]:
     table = facts["schedules"]
     is_of_finding = table["name"] == (finding.where.get("schedule") or None)
     return sorted(set(filter(None, table["made_line"][is_of_finding].tolist())))
+
+
+def _parts(finding: Finding, facts: Facts) -> list[str]:
+    """Return where the first modules of a finding are made, or those of its parameters, as head at train.py:31."""
+    lines = dict(zip(facts["made"]["name"].tolist(), facts["made"]["line"].tolist(), strict=True))
+    modules = finding.where.get("module") or finding.where.get("parameter", "")
+    made: dict[str, list[str]] = {}
+    for name in modules.split(", ") if lines else ():
+        part = name
+        # A parameter is made with its module, and a module of a library with the one that the script makes.
+        while part and part not in lines:
+            part = part.rpartition(".")[0]
+        if part and part not in made.setdefault(lines[part], []):
+            made[lines[part]].append(part)
+    return [f"{listed(parts)} at {line}" for line, parts in made.items()][:_MOST_PARTS]

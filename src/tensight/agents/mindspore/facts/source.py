@@ -75,6 +75,7 @@ ABSENT: Mapping[str, str] = {
     "derivatives": f"derivatives that a script computes are {_NOT_SEEN}",
     "experts": f"which rows the cells of a list are given is {_NOT_SEEN}",
     "cells": f"the states of cells are {_NOT_SEEN}",
+    "made": f"where cells are made is {_NOT_SEEN}",
     "loads": f"calls that load weights are {_NOT_SEEN}",
     "files": f"calls that read files are {_NOT_SEEN}",
     "groups.accumulates": "Accelerate trains on PyTorch",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as module_hooks
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
@@ -29,21 +30,29 @@ from tensight.agents.torch.inner_modules import held_tensors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from torch.utils.hooks import RemovableHandle
+
 _made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 _replaced = Replacements()
 _MOST_LOADS = 64
 _TRANSFORMERS = "transformers.modeling_utils"
 _pretrained: list[tuple[Any, Any]] = []
+_registering: list[RemovableHandle] = []
 _loads: list[dict[str, Any]] = []
 _mode_lines: list[str] = []
 """Of the calls that set modes and run now."""
 
 
 def replace() -> None:
-    """Replace the constructors of optimizers, schedulers and loaders, and `Module.train`, by those that note lines."""
+    """Replace the constructors of optimizers, schedulers and loaders, and `Module.train`, by those that note lines.
+
+    Where modules become parts of others is noted by a hook.
+    """
     for kind in (torch.optim.Optimizer, LRScheduler, DataLoader):
         _replaced.put(kind, "__init__", _making)
+    if not _registering:
+        _registering.append(module_hooks.register_module_module_registration_hook(_registered))
     _replaced.put(nn.Module, "train", _setting_mode)
     _replaced.put(nn.Module, "load_state_dict", _loading)
     _replaced.put(torch, "load", _reading)
@@ -53,6 +62,8 @@ def replace() -> None:
 def put_back() -> None:
     """Put PyTorch's methods back."""
     _replaced.take_back()
+    while _registering:
+        _registering.pop().remove()
     while _pretrained:
         owner, method = _pretrained.pop()
         owner.from_pretrained = method
@@ -66,7 +77,17 @@ def take_loads() -> list[dict[str, Any]]:
 
 
 def made_line(made: Any) -> str:
-    """Return where an optimizer, a scheduler or a loader was made, as train.py:31; empty if that is unknown."""
+    """Return where an optimizer, a scheduler, a loader or a part of a model was made; empty if that is unknown.
+
+    Parameters
+    ----------
+    made : object
+
+    Returns
+    -------
+    str
+        As train.py:31.
+    """
     return _line(_made, made)
 
 
@@ -97,6 +118,14 @@ def _making(original: Callable[..., None], made: Any, *arguments: Any, **named: 
         with _harmless():
             _made[made] = _line_that_makes(type(made))
     original(made, *arguments, **named)
+
+
+def _registered(_: nn.Module, _name: str, module: nn.Module | None) -> None:
+    """Note where a module becomes part of another one first, which mostly is where it is made."""
+    if isinstance(module, nn.Module) and not torch.compiler.is_compiling():
+        with _harmless():
+            if module not in _made:
+                _made[module] = line_of_user()
 
 
 def _line_that_makes(kind: type) -> str:

@@ -41,6 +41,7 @@ from tensight.agents.torch.facts.structure import (
     accumulating,
     leaf_rows,
     left_out_by_libraries,
+    made_rows,
     module_rows,
     normalised,
 )
@@ -151,6 +152,7 @@ class FactSource:
         """Whether a loss function compares with targets."""
         self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._unscaled_line = self._clip_line = ""
+        self._is_made_known = False
         self._batches = self._batch_size = -1
         self._workers = 0
         self._loader_line = ""
@@ -679,6 +681,9 @@ class FactSource:
             if weight.requires_grad
         }
         add("modules", step, module_rows(models, updated, self._norms.rows()))
+        if not self._is_made_known:
+            self._is_made_known = True
+            add("made", step, made_rows(models))
         owners: dict[int, int] = {}
         for optimizer in optimizers:
             for weight in weights_of(optimizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import weakref
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
 MOST_MODULES = 5000
 _LENGTHS = ("T_max", "total_steps", "total_iters")
 _MOST_TIES = 20
+_MOST_MADE = 2000
+"""Number of parts of models of which it is told where they are made."""
+
+
+def made_rows(models: Iterable[tuple[str, nn.Module]]) -> list[dict[str, Any]]:
+    """Return the rows of ``made``.
+
+    Parameters
+    ----------
+    models : iterable of (str, Module)
+        With the prefix of their names.
+    """
+    lines = (
+        ((prefix + path).rstrip("."), made_line(module))
+        for prefix, model in models
+        for path, module in inner_modules(model)
+    )
+    return list(itertools.islice(({"name": name, "line": line} for name, line in lines if name and line), _MOST_MADE))
 
 
 def module_rows(
