@@ -215,6 +215,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "number",
             "share of the targets that count at ids between others that the embedding takes for padding",
         ),
+        Fact(
+            "same_rows",
+            "number",
+            "share of the rows that are the same in its input and its target, where both are chosen from tables; NaN",
+        ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
         Fact("alignment", "number", "of cosine: length of the mean of the vectors on one side, 1 if all are the same"),
         Fact("answer", "number", "of logistic: towards which it leads, 0 or 1"),

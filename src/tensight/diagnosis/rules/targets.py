@@ -19,6 +19,9 @@ _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
 _LEAST_STEPS = 2
 
+_SAME = 0.5
+"""Share of the rows from which on an output is compared with its own label."""
+
 _LATER = 0.2
 """Share of the words after which a sequence is cut off on purpose, or by its end token."""
 
@@ -90,6 +93,19 @@ def padding(facts: Facts) -> Iterator[Finding]:
         shares = [row["padding"] for row in rows if math.isfinite(row["padding"]) and row["reduction"] != "none"]
         if len(shares) >= 3 and min(shares) > 0.15:
             yield finding_of("padding-counted", "likely", rows, "counted", share=sum(shares) / len(shares))
+
+
+def other_rows(facts: Facts) -> Iterator[Finding]:
+    """Find outputs of some rows that are compared with the labels of other rows."""
+    every = facts["loss_functions"]["same_rows"]
+    if (every >= _SAME).any():
+        # Mixed samples are compared with the labels of both.
+        return
+    for _, rows in functions_of(facts):
+        compared = [row for row in rows if math.isfinite(row["same_rows"])]
+        if len(compared) >= _LEAST_STEPS:
+            same = sum(row["same_rows"] for row in compared) / len(compared)
+            yield finding_of("targets-of-other-rows", "likely", compared, "other", same=same)
 
 
 def several_labels(facts: Facts) -> Iterator[Finding]:
@@ -471,6 +487,35 @@ RULES = (
         dict.fromkeys(("offset", "stays"), ("standard deviation {spread:.3g}", "标准差 {spread:.3g}")),
         ("Subtract the mean of the targets, and divide by their deviation", "减去目标均值并除以标准差"),
         rank=25,
+    ),
+    rule_of(
+        "targets-of-other-rows",
+        "targets",
+        other_rows,
+        {
+            "other": (
+                "{loss_function} compares the outputs of some rows with the labels of others: they are chosen by different"
+                " masks or indices",
+                "{loss_function} 把一些行的输出与另一些行的标签作比较：它们由不同的掩码或索引选出",
+            )
+        },
+        {
+            "other": (
+                "{same:.0%} of {target_shape} rows are the same on both sides, in {steps} of the first steps",
+                "在最初的 {steps} 步中，{target_shape} 行里两边相同的占 {same:.0%}",
+            )
+        },
+        (
+            "Choose outputs and labels by the same mask: loss(out[mask], labels[mask])",
+            "用同一个掩码选择输出和标签：loss(out[mask], labels[mask])",
+        ),
+        (
+            "Rows that are chosen more than once, or all; tables that are not as long; targets a few rows later; and targets that"
+            " are no labels.",
+            "被多次选中或全部选中的行；长度不同的表；后移几行的目标；以及不是标签的目标。",
+        ),
+        rank=12,
+        needs="loss_functions.same_rows",
     ),
     rule_of(
         "padding-counted",

@@ -57,6 +57,7 @@ ABSENT: Mapping[str, str] = {
     "loss_functions.pair_scale": f"from which products the input of a loss function is made is {_NOT_SEEN}",
     "loss_functions.answer": f"losses that are composed of functions are {_NOT_SEEN}",
     "loss_functions.given_by": f"whose output a network is given is {_NOT_SEEN}",
+    "loss_functions.same_rows": f"which rows of outputs and targets a script chooses is {_NOT_SEEN}",
     "loss_functions.empty": f"which samples a network is given beside its targets is {_NOT_SEEN}",
     "loss_functions.features": f"which features a network is given beside its targets is {_NOT_SEEN}",
     "steps.workers": f"loaders are {_NOT_SEEN}",

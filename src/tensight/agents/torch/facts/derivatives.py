@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tensight.agents.call_stack import frame_of, is_user_code, line_of_user
-from tensight.agents.termination import is_of_handler
 from tensight.agents.torch.facts.autograd_functions import (
     RESHAPING,
     SCALING,
@@ -97,7 +96,6 @@ class Derivatives:
         self._thread = threading.get_ident()
         self._task = -1
         self._call: _Call | None = None
-        self._is_on = True
 
     def ran(self, name: str, given: object, result: object, task: int) -> None:
         """Note that an operator has run.
@@ -110,19 +108,10 @@ class Derivatives:
         task : int
             The backward pass within which it runs; -1 if it is none.
         """
-        if not self._is_on or (task == -1 and not self._derived):
-            return
-        try:
-            if task == -1:
-                self._ran(name, given, result)
-            else:
-                self._ran_within(task, given, result)
-        except Exception as error:
-            # The training goes on, whatever a tensor of a class that is not known yet cannot do.
-            if is_of_handler(error):
-                raise
-            self._is_on = False
-            self.forget()
+        if task != -1:
+            self._ran_within(task, given, result)
+        elif self._derived:
+            self._ran(name, given, result)
 
     def _ran_within(self, task: int, given: object, result: object) -> None:
         if task != self._task:

@@ -10,6 +10,8 @@ import torch
 
 from tensight.agents.call_stack import line_of_user, source_line
 from tensight.agents.facts.samples import shape_text
+from tensight.agents.termination import is_of_handler
+from tensight.agents.torch.facts.chosen_rows import CHOOSING, ChosenRows
 from tensight.agents.torch.facts.cuts import Cuts
 from tensight.agents.torch.facts.derivatives import Derivatives
 from tensight.agents.torch.operator_mode import BottomMode
@@ -126,6 +128,7 @@ class FunctionLines(BottomMode):
     ----------
     cuts : Cuts
     derivatives : Derivatives
+    chosen : ChosenRows
     drop_rate : float
         The highest probability with which a function dropped elements; NaN if none did.
     drop_line : str
@@ -136,9 +139,10 @@ class FunctionLines(BottomMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cuts, self.derivatives = Cuts(), Derivatives()
+        self.cuts, self.derivatives, self.chosen = Cuts(), Derivatives(), ChosenRows()
         self._lines: dict[str, str] = {}
         self._sums: dict[int, str] = {}
+        self._follows = True
         self._products: dict[str, set[str]] = {}
         self.drop_rate, self.drop_line = math.nan, ""
         self.views: dict[str, dict[str, str]] = {}
@@ -152,6 +156,13 @@ class FunctionLines(BottomMode):
         name = f"{shape_text(before)} as {shape_text(after)}" if kind else ""
         if kind and name not in self.views and len(self.views) < _MOST_VIEWS:
             self.views[name] = {"name": name, "kind": kind, "line": line_of_user()}
+
+    def _follow(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any, task: int) -> None:
+        if name in _SUMS and torch.is_grad_enabled():
+            self._note_sum(args)
+        self.derivatives.ran(name, (args, kwargs), result, task)
+        if task == -1 and name in CHOOSING:
+            self.chosen.ran(name, args, result)
 
     def _note_sum(self, terms: Sequence[object]) -> None:
         trained = [term for term in terms if isinstance(term, torch.Tensor) and term.requires_grad]
@@ -198,9 +209,16 @@ class FunctionLines(BottomMode):
             self._products.setdefault(shape_text(args[0].shape), set()).add(line_of_user())
         result = func(*args, **(kwargs or {}))
         task = torch._C._current_graph_task_id()
-        if name in _SUMS and torch.is_grad_enabled():
-            self._note_sum(args)
-        self.derivatives.ran(name, (args, kwargs), result, task)
+        if self._follows:
+            try:
+                self._follow(name, args, kwargs, result, task)
+            except Exception as error:
+                # The training goes on, whatever a tensor of a class that is not known yet cannot do.
+                if is_of_handler(error):
+                    raise
+                self._follows = False
+                self.derivatives.forget()
+                self.chosen.forget()
         if task == -1:
             if name in _VIEWS:
                 self._view(args[0].shape, result.shape)

@@ -462,6 +462,7 @@ class FactSource:
             padding = -1 if calls.ids is None else self._sequences.padding_index(calls.ids)
             row = loss_graph.facts_of(function, calls.ids, calls.mask, self._lines.of, padding, calls.later_ids)
             row["given_by"], row["leads_on"] = calls.given_by(function.node)
+            row |= self._lines.chosen.facts_of(function.function, function.node, function.target)
             if calls.samples is not None and function.target is not None and self._step < _COMPARED_STEPS:
                 row |= _copied(function.target, calls.samples)
             if calls.empty is not None and function.target is not None:
@@ -664,6 +665,7 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
+        self._lines.chosen.forget()
         add("cancelling", step, self._lines.take_cancelling(self._cancelling))
         self._cancelling.clear()
         add("derivatives", step, self._lines.derivatives.take())
