@@ -816,7 +816,7 @@ _LOSSES = (
         "losses",
         "dropped",
         "drops-everything",
-        ("loss", "gradient-zero"),
+        ("loss", "gradient-zero", "mode"),
         ("dropout", "loss", "0.weight", "2.weight"),
         "keep = 0.0 if fault",
     ),

@@ -407,6 +407,19 @@ def distances_of_others(training: Diagnosed) -> None:
     train_with_a_scaler(training, Reader(), loss)
 
 
+def rewards_that_are_rare(training: Diagnosed) -> None:
+    """Most batches hold none; with one that does, the loss is as high as it was with the others before."""
+    model = network(out=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for step in range(1, 57):
+        rows, _ = training.batch()
+        rewards = 0.002 * torch.randn(len(rows), 1)
+        rewards[0] += float(step in (5, 9, 17, 19, 28, 33, 40, 44, 45, 47, 49))
+        optimizer.zero_grad()
+        F.mse_loss(0.01 * model(rows), rewards).backward()
+        optimizer.step()
+
+
 FAULTY: tuple[Faulty, ...] = (
     (rate_of_a_million, "loss-not-finite", "step 2"),
     (logarithm_of_nothing, "loss-not-finite", "from the first step on"),
@@ -436,6 +449,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (bad_batch_that_changes_nothing, "loss-jumps"),
     (bad_batch_long_ago, "loss-jumps"),
     (another_task, "loss-jumps"),
+    (rewards_that_are_rare, "loss-jumps"),
     (warm_restarts, "loss-jumps"),
     (regression_that_settles, "learning-rate-too-large"),
     (recurrent_with_a_usual_rate, "learning-rate-too-large"),

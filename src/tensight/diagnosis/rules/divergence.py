@@ -78,6 +78,9 @@ def jumps(facts: Facts) -> Iterator[Finding]:
         after = float(np.median(values[at : at + _AFTER]))
         if level <= 0 or values[at] < max(3 * level, level + 10 * deviation) or after < 3 * level:
             continue
+        if int((values[max(at - 4 * _BEFORE, 0) : at] >= after).sum()) > 1:
+            # It is as high now and then, as with rewards that are rare.
+            continue
         cause, values_of_cause = _cause(facts, int(steps[at]))
         if not cause or not (has_fixed or cause == "targets"):
             # What is exceptional after that follows from this jump.
