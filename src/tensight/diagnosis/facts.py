@@ -478,7 +478,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
     "derivatives": (
         Fact("name", "text", "a derivative that is computed without a graph, and how it is used"),
-        Fact("kind", "text", "term: added to the loss; residual: to what a loss is made of; used: otherwise"),
+        Fact("kind", "text", "term: added to the loss; residual: to another derivative in it; used: otherwise"),
         Fact("line", "text", "where it is computed"),
         Fact("sum_line", "text", "where it is added, or used otherwise"),
     ),

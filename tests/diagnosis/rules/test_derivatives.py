@@ -141,12 +141,59 @@ def scores_with_their_divergence(training: Diagnosed) -> None:
     train_scores(training, create_graph=True)
 
 
+def train_to_compare(_: Diagnosed, *, create_graph: bool) -> None:
+    """The equation of heat, whose two sides are compared by a loss function."""
+    model = smooth(2)
+
+    def loss() -> torch.Tensor:
+        points = torch.rand(64, 2).requires_grad_()
+        slope = derivative(model(points), points, create_graph=True)
+        bend = derivative(slope[:, 0], points, create_graph=create_graph)[:, 0]
+        ends = torch.rand(16, 2)
+        return F.mse_loss(slope[:, 1], 0.1 * bend) + F.mse_loss(model(ends), ends[:, :1])
+
+    train(model, loss)
+
+
+def sides_of_an_equation_that_are_compared(training: Diagnosed) -> None:
+    train_to_compare(training, create_graph=False)
+
+
+def sides_with_their_graph(training: Diagnosed) -> None:
+    train_to_compare(training, create_graph=True)
+
+
+def train_contractive(training: Diagnosed, *, create_graph: bool) -> None:
+    """A contractive autoencoder: the Jacobian of what it encodes is small."""
+    encoder, decoder = nn.Sequential(nn.Linear(FEATURES, 4), nn.Tanh()), nn.Linear(4, FEATURES)
+    model = nn.Sequential(encoder, decoder)
+
+    def loss() -> torch.Tensor:
+        inputs, _ = training.batch()
+        slopes = torch.autograd.functional.jacobian(
+            lambda each: encoder(each).sum(0), inputs, create_graph=create_graph
+        )
+        return F.mse_loss(model(inputs), inputs) + 0.1 * (slopes**2).sum(2).mean()
+
+    train(model, loss)
+
+
+def jacobian_that_is_constant(training: Diagnosed) -> None:
+    train_contractive(training, create_graph=False)
+
+
+def jacobian_with_its_graph(training: Diagnosed) -> None:
+    train_contractive(training, create_graph=True)
+
+
 FAULTY: tuple[Faulty, ...] = (
     (critic_without_a_penalty, "derivative-constant", "test_derivatives.py:46"),
     (equation_whose_second_derivative_is_constant, "derivative-constant", "test_derivatives.py:24"),
     (heat_whose_second_derivative_is_constant, "derivative-constant", "same output"),
     (forces_that_are_constant, "derivative-constant", "trains nothing"),
     (scores_whose_divergence_is_constant, "derivative-constant", "trains nothing"),
+    (sides_of_an_equation_that_are_compared, "derivative-constant", "same output"),
+    (jacobian_that_is_constant, "derivative-constant", "trains nothing"),
 )
 
 
@@ -252,6 +299,23 @@ def gradients_that_are_predicted(training: Diagnosed) -> None:
     train(model, loss)
 
 
+def derivative_as_a_target(training: Diagnosed) -> None:
+    """A head learns the derivative of another one with the same body: so it need not be computed again."""
+    body, heads = smooth(out=16), nn.ModuleList((nn.Linear(16, 1), nn.Linear(16, FEATURES)))
+    model = nn.ModuleList((body, heads))
+
+    def loss() -> torch.Tensor:
+        inputs, _ = training.batch()
+        inputs.requires_grad_()
+        hidden = body(inputs)
+        energy = heads[0](hidden)
+        (slope,) = torch.autograd.grad(energy.sum(), inputs, retain_graph=True)
+        made: torch.Tensor = heads[1](hidden)
+        return F.mse_loss(made, slope) + (made - slope).abs().mean() + F.mse_loss(energy, inputs[:, :1].detach())
+
+    train(model, loss)
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (critic_with_a_penalty, "derivative-constant"),
     (equation_with_its_graph, "derivative-constant"),
@@ -264,6 +328,9 @@ HEALTHY: tuple[Healthy, ...] = (
     (weights_of_samples, "derivative-constant"),
     (slopes_that_are_logged, "derivative-constant"),
     (gradients_that_are_predicted, "derivative-constant"),
+    (derivative_as_a_target, "derivative-constant"),
+    (sides_with_their_graph, "derivative-constant"),
+    (jacobian_with_its_graph, "derivative-constant"),
 )
 
 

@@ -29,7 +29,7 @@ def constant_derivatives(facts: Facts) -> Iterator[Finding]:
         message = "term" if (kinds[of_line] == "term").any() else "residual"
         sum_line = str(table["sum_line"][of_line & (kinds == message)][0])
         values = {"line": line, "sum_line": sum_line, "steps": len(steps)}
-        where = {"operator": "torch.autograd.grad", "line": line}
+        where = {"operator": "create_graph", "line": line}
         certainty: Certainty = "certain" if message == "term" else "likely"
         yield Finding("derivative-constant", certainty, steps[0], message, values, where)
 
@@ -57,14 +57,14 @@ RULES = (
                 "它没有通向任何权重的计算图；在最初的 {steps} 步中，它在 {sum_line} 处加到损失上",
             ),
             "residual": (
-                "no graph leads from it to a weight; at {sum_line}, it is added to what is computed from the same output of the"
-                " model, in {steps} of the first steps",
-                "它没有通向任何权重的计算图；在最初的 {steps} 步中，它在 {sum_line} 处与由模型同一输出算出的结果相加",
+                "no graph leads from it to a weight; at {sum_line}, it meets another derivative of the same output, which has one,"
+                " in {steps} of the first steps",
+                "它没有通向任何权重的计算图；在最初的 {steps} 步中，它在 {sum_line} 处与同一输出的另一个有计算图的导数相遇",
             ),
         },
         (
-            "Compute it with torch.autograd.grad(..., create_graph=True); where it is meant to be a constant, detach it",
-            "用 torch.autograd.grad(..., create_graph=True) 计算；如果它本应是常数，则将其 detach",
+            "Pass create_graph=True there; where the derivative is meant to be a constant, detach it",
+            "在该处传入 create_graph=True；如果该导数本应是常数，则将其 detach",
         ),
         (
             "Derivatives with respect to parameters; those along which an input moves, as an adversarial one or a sample of"

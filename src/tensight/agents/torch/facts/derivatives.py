@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef
 
 _GRAD = torch.autograd.grad.__code__
+_FUNCTIONAL = torch.autograd.functional.__file__
 _MOST_OF_LOSS = 400
 _MOST_STORAGES = 10_000
+_NEAREST = 8
 
 _ADDING = frozenset(("add", "add_", "sub", "sub_", "rsub"))
+_COMPARING = frozenset(("mse_loss", "smooth_l1_loss", "huber_loss"))
+"""Those of which a term is a target, and may be a constant."""
+
 _FLAT = frozenset(("sign", "sign_", "round", "floor", "ceil", "trunc", "bernoulli"))
 """Operators without a derivative: no term of a loss needs a graph through them."""
 
@@ -77,13 +82,13 @@ class _Sum(NamedTuple):
     ----------
     call : _Call
     line : str
-    is_of_same : bool
-        Whether that is computed from functions that were differentiated.
+    is_of_equation : bool
+        Whether that is computed from another derivative, which has a graph, of the same functions.
     """
 
     call: _Call
     line: str
-    is_of_same: bool
+    is_of_equation: bool
 
 
 class Derivatives:
@@ -94,8 +99,9 @@ class Derivatives:
         self._sums: dict[int, _Sum] = {}
         self._rows: dict[str, dict[str, str]] = {}
         self._thread = threading.get_ident()
-        self._task = -1
+        self._task, self._begin = -1, 0
         self._call: _Call | None = None
+        self._attached: set[int] = set()
 
     def ran(self, name: str, given: object, result: object, task: int) -> None:
         """Note that an operator has run.
@@ -115,7 +121,11 @@ class Derivatives:
 
     def _ran_within(self, task: int, given: object, result: object) -> None:
         if task != self._task:
-            self._task, self._call = task, self._begins()
+            self._task, self._call, self._begin = task, self._begins(), torch.autograd._get_sequence_nr()
+        if torch.is_grad_enabled():
+            end = torch.autograd._get_sequence_nr()
+            self._attached.update(range(self._begin, end))
+            self._begin = end
         if self._call is None or len(self._derived) > _MOST_STORAGES:
             return
         before = {storage_key(tensor) for tensor in strided_tensors(given)}
@@ -155,16 +165,20 @@ class Derivatives:
         is_sum = name in _ADDING
         # An input that moves along a derivative, as an adversarial one does, is given to a model again.
         is_step = is_sum and any(storage_key(tensor) in call.inputs for tensor in others)
+        is_of_equation = any(
+            graph.functions & call.graph.functions and graph.functions & self._attached for graph in trained
+        )
         if name == "detach":
+            if _is_of_functional():
+                return
             # It is meant to be a constant.
             for tensor in inputs:
                 self._derived.pop(storage_key(tensor), None)
-        elif trained and is_sum and not is_step:
+        elif trained and (is_sum or (name in _COMPARING and is_of_equation)) and not is_step:
             # Of a sum in place, the storage is that of the derivative no longer.
             for tensor in strided_tensors(result):
                 self._derived.pop(storage_key(tensor), None)
-            is_of_same = any(graph.functions & call.graph.functions for graph in trained)
-            self._sums[torch.autograd._get_sequence_nr() - 1] = _Sum(call, line_of_user(), is_of_same)
+            self._sums[torch.autograd._get_sequence_nr() - 1] = _Sum(call, line_of_user(), is_of_equation)
         elif trained:
             self._add("used", call, line_of_user())
         elif not is_step and name not in _FLAT:
@@ -190,9 +204,10 @@ class Derivatives:
         queue, seen = [(loss.grad_fn, True)], {loss.grad_fn}
         for node, is_linear in queue:
             name, before = kind_of(node), inputs_of(node)
-            added = self._sums.get(node._sequence_nr()) if name in SUMS else None
-            if added is not None and (is_linear or added.is_of_same) and added.call.graph.leaves & leaves:
-                self._add("term" if is_linear else "residual", added.call, added.line)
+            added = self._sums.get(node._sequence_nr()) if name in (*SUMS, *_DISTANCES) else None
+            is_term = is_linear and name in SUMS
+            if added is not None and (is_term or added.is_of_equation) and added.call.graph.leaves & leaves:
+                self._add("term" if is_term else "residual", added.call, added.line)
             is_square = name == "Mul" and input_of(node, 0) is input_of(node, 1)
             if name in _DISTANCES or is_square:
                 is_linear = False
@@ -217,7 +232,20 @@ class Derivatives:
         """Forget the tensors of a step."""
         self._derived.clear()
         self._sums.clear()
+        self._attached.clear()
         self._task, self._call = -1, None
+
+
+def _is_of_functional() -> bool:
+    """Whether an operator is called by `torch.autograd.functional`, which detaches what has no graph anyway."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_NEAREST):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename == _FUNCTIONAL:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _graph_of(nodes: list[Any], without: set[int]) -> _Graph | None:
