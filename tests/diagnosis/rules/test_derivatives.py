@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from tests.diagnosis.diagnosed import BATCH, FEATURES, Diagnosed, Faulty, Healthy, network, table_tests
+from tests.diagnosis.models import generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,34 @@ def critic_without_a_penalty(training: Diagnosed) -> None:
 
 def critic_with_a_penalty(training: Diagnosed) -> None:
     train_critic(training, create_graph=True)
+
+
+def train_in_turns(training: Diagnosed, *, create_graph: bool) -> None:
+    """A GAN whose discriminator has a penalty (R1) in some steps only."""
+    maker, critic = generator(), smooth()
+    first, second = (torch.optim.Adam(model.parameters(), lr=1e-3) for model in (maker, critic))
+    for step in range(2 * STEPS):
+        real, _ = training.batch()
+        made = maker(torch.randn(BATCH, 4))
+        loss = F.softplus(-critic(real)).mean() + F.softplus(critic(made.detach())).mean()
+        if step % 8 == 0:
+            real.requires_grad_()
+            slope = derivative(critic(real), real, create_graph=create_graph)
+            loss = loss + 8 * 0.5 * slope.square().sum(1).mean()
+        second.zero_grad()
+        loss.backward()
+        second.step()
+        first.zero_grad()
+        F.softplus(-critic(maker(torch.randn(BATCH, 4)))).mean().backward()
+        first.step()
+
+
+def rare_penalty_that_is_constant(training: Diagnosed) -> None:
+    train_in_turns(training, create_graph=False)
+
+
+def rare_penalty(training: Diagnosed) -> None:
+    train_in_turns(training, create_graph=True)
 
 
 def train_on_an_equation(_: Diagnosed, *, create_graph: bool, with_time: bool) -> None:
@@ -187,8 +216,13 @@ def jacobian_with_its_graph(training: Diagnosed) -> None:
 
 
 FAULTY: tuple[Faulty, ...] = (
-    (critic_without_a_penalty, "derivative-constant", "test_derivatives.py:46"),
-    (equation_whose_second_derivative_is_constant, "derivative-constant", "test_derivatives.py:24"),
+    (critic_without_a_penalty, "derivative-constant", "test_derivatives.py"),
+    (rare_penalty_that_is_constant, "derivative-constant", "in 1 of the first steps"),
+    (
+        equation_whose_second_derivative_is_constant,
+        "derivative-constant",
+        f"test_derivatives.py:{derivative.__code__.co_firstlineno + 1}",
+    ),
     (heat_whose_second_derivative_is_constant, "derivative-constant", "same output"),
     (forces_that_are_constant, "derivative-constant", "trains nothing"),
     (scores_whose_divergence_is_constant, "derivative-constant", "trains nothing"),
@@ -317,6 +351,7 @@ def derivative_as_a_target(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (rare_penalty, "derivative-constant"),
     (critic_with_a_penalty, "derivative-constant"),
     (equation_with_its_graph, "derivative-constant"),
     (heat_with_its_graph, "derivative-constant"),

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
 
-_LEAST_STEPS = 2
-
 
 def constant_derivatives(facts: Facts) -> Iterator[Finding]:
     """Find derivatives in a loss that are constants to the weights, as they are computed without create_graph."""
@@ -24,7 +22,8 @@ def constant_derivatives(facts: Facts) -> Iterator[Finding]:
     for line in dict.fromkeys(lines.tolist()):
         of_line = lines == line
         steps = sorted(set(table["step"][of_line].tolist()))
-        if line in used or len(steps) < _LEAST_STEPS:
+        # A single step shows it: where networks take turns, or a penalty is rare, no more may have been seen.
+        if line in used:
             continue
         message = "term" if (kinds[of_line] == "term").any() else "residual"
         sum_line = str(table["sum_line"][of_line & (kinds == message)][0])

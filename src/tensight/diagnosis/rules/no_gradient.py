@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _NEVER, _ZERO = 0, 1
 _MOST_DIGITS = 6
-_LEAST_SEEN = 2
 _MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread", "left": "left"}
 
 
@@ -132,7 +131,7 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
 def cancelled_estimators(facts: Facts) -> Iterator[Finding]:
     """Find straight-through estimators without a detach, whose gradient cancels: z + (q - z) is q."""
     table = facts["cancelling"]
-    names = [name for name in table.names if (table["name"] == name).sum() >= _LEAST_SEEN]
+    names = table.names
     if not names:
         return
     line = str(table["line"][table["name"] == names[0]][0])
