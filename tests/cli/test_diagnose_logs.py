@@ -89,6 +89,30 @@ def test_a_warm_up_is_too_long_only_if_the_training_is_over(
     assert [finding["rule"] for finding in data["findings"]] == rules
 
 
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        (
+            "[INFO] [loss_scaler.py] OVERFLOW! Skipping step. Attempted loss scale: {before:g}, reducing to {after:g}",
+            65536,
+        ),
+        ("| NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: {after:g}", 128),
+    ],
+    ids=["DeepSpeed", "fairseq"],
+)
+@pytest.mark.parametrize("further", [0, 20])
+def test_a_scale_that_is_lowered_to_the_end_has_collapsed(
+    tensight: Run, tmp_path: Path, line: str, first: int, further: int
+) -> None:
+    """Each lowers it some times at the start, too; where the training goes on, it has not collapsed."""
+    losses = [f"step {at} loss {loss:.4f}" for at, loss in enumerate(falling(40 + further), 1)]
+    lowered = [line.format(before=first / 2**at, after=first / 2 ** (at + 1)) for at in range(22)]
+    (tmp_path / "train.log").write_text("\n".join([*lowered[:3], *losses[:40], *lowered[3:], *losses[40:]]) + "\n")
+    data = json.loads(tensight("diagnose", "--json", tmp_path).out)
+    assert [finding["rule"] for finding in data["findings"]] == ([] if further else ["scale-collapsed"])
+    assert further or data["findings"][0]["step"] == 40
+
+
 def test_each_training_of_a_folder_has_its_findings(tensight: Run, tmp_path: Path) -> None:
     for name, count in (("first", 40), ("second", 50)):
         (tmp_path / name).mkdir()

@@ -30,6 +30,10 @@ LOGS = {
         "| train_inner | epoch 001:    100 / 9021 loss=11.8, num_updates=100, lr=1e-05, gnorm=1.3, loss_scale=64",
         {"loss scale": [1e-5], "loss": [11.8], "lr": [1e-5], "gnorm": [1.3], "loss_scale": [64.0]},
     ),
+    "data of LightGBM": (
+        "[10]\ttraining's auc: 0.9\tvalid_1's auc: 0.8\n{'loss': 0.5}",
+        {"training's auc": [0.9], "valid_1's auc": [0.8], "loss": [0.5]},
+    ),
     "lists of PaddlePaddle": ("epoch: 1, batch: 10, loss is: [2.31], acc is: [0.5]", {"loss": [2.31], "acc": [0.5]}),
     "right answers of a test set": (
         "Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300000\n\n"
@@ -163,3 +167,23 @@ def test_tables_name_stages_in_columns_and_in_messages(tmp_path: Path) -> None:
     rows = [{"step": at, "loss": 0.5, "stage": at // 4, "data/task": "a" if at < 6 else "b"} for at in range(8)]
     log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"event": "length", "message": "max_len 64 now"}]))
     assert read_scalars([log]).stages == [1, 5, 7, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "steps"),
+    [
+        ("[0]\ttrain-rmse:0.7\n[10]\ttrain-rmse:0.6", "train-rmse", [0, 10]),
+        ("0:\tlearn: 0.7\ttest: 0.7\tbest: 0.7 (0)\n5:\tlearn: 0.6\ttest: 0.6\tbest: 0.6 (5)", "learn", [0, 5]),
+        (
+            "[batch=1/9]:\n Train loss/train/total: 3.0\n[batch=2/9]:\n Train loss/train/total: 2.0",
+            "Train loss/train/total",
+            [1, 2],
+        ),
+        ("epoch: 1 step: 1875, loss is 2.0\nepoch: 2 step: 1875, loss is 1.0", "loss", [1875, 3750]),
+    ],
+    ids=["XGBoost", "CatBoost", "Composer", "MindSpore, once in each epoch"],
+)
+def test_steps_are_read_as_trainers_print_them(text: str, name: str, steps: list[int], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(text + "\n")
+    assert [point.step for point in read_scalars([log]).points[name]] == steps

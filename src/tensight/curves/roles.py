@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tensight.curves.curve import Point
 
 _EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "holdout"})
-_TRAINING = frozenset({"train", "training"})
+_TRAINING = frozenset({"train", "training", "learn"})
 _SKILL = re.compile(
     r"(?:^|[^a-z])(?:acc\w?|accuracy|\w{1,12}_acc(?:uracy)?|top[-_@]?[15]|acc@[15]|prec@[15]|f1|bleu|rouge\w{0,3}|auc|auroc"
     r"|m?ap(?:50)?|miou|iou|dice|psnr|ssim|r2|recall|precision|exact_match|mcc|rew(?:ard)?|return)(?![a-z])"

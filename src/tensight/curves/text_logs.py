@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 LONGEST_PATTERN = 1000
 
 _VALUE = re.compile(
-    # One word before, for "lm loss" and "train loss".
-    r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./@-]{0,79})"
+    # One word before, for "lm loss", "train loss" and "valid_1's auc".
+    r"(?<![\w./-])(?<!\w')(?:(?P<before>[A-Za-z_]{1,24}(?:\d{0,4}'s)?)[ ]{1,2})?"
+    r"(?P<key>(?!is\b)[A-Za-z_][\w./@-]{0,79})"
     r"(?P<sign>[\"']?\s{0,8}(?:\bis\b\s{0,2}[:=]?|[:=])\s{0,8}[\"'\[]?|\s{0,32}\|\s{1,4}|\s{1,8})"
     r"(?:tensor\(|Tensor\([^)]{0,80}?value=\s{0,4})?"
     rf"(?P<value>{NUMBER}){NUMBER_ENDS}",
@@ -45,6 +46,12 @@ _STEP = re.compile(
     rf"(?:\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER}))?",
     re.IGNORECASE | re.ASCII,
 )
+_STEP_FIRST = re.compile(r"\[(?P<step>\d{1,18})\]\t|(?P<number>\d{1,18}):\t")
+"""As boosting of trees prints it."""
+
+_STEP_ALONE = re.compile(r"\[batch=(?P<step>\d{1,18})/\d{1,18}\]:\s{0,8}")
+"""The heading of the lines of a step, as Composer prints it."""
+
 _STEP_ORDER = ("global", "updates", "cur", "it", "step", "update", "batch")
 _BAR = re.compile(
     rf"(?<![\d/.,'_])(?P<step>{WHOLE_NUMBER})\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER})"
@@ -73,7 +80,7 @@ _OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
 _LOSS = re.compile(r"loss|nll|bce|entropy", re.IGNORECASE)
 _ANY_ROLE = re.compile(
     r"loss|nll|bce|entropy|\blr|learning.rate|norm|grad|r2|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
-    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped|\btrain",
+    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped|\b(?:train|learn)\b",
     re.IGNORECASE,
 )
 _SCALE_LOWERED = re.compile(
@@ -271,6 +278,7 @@ class _LineReader:
         self._numbers = numbers
         self._is_whole = is_whole
         self._epoch: str | None = None
+        self._step: str | None = None
         self.has_episodes = False
         self.stages = Stages()
 
@@ -281,6 +289,10 @@ class _LineReader:
         heading = _EPOCH_ALONE.fullmatch(line)
         if heading is not None:
             self._epoch = heading["epoch"]
+            return None
+        step_heading = _STEP_ALONE.fullmatch(line)
+        if step_heading is not None:
+            self._step = step_heading["step"]
             return None
         is_candidate = _LOSS.search(line) or (self._other is not None and self._other in line.casefold())
         if not is_candidate and not (self._is_whole and _ANY_ROLE.search(line)):
@@ -293,6 +305,7 @@ class _LineReader:
         if any(map(is_data, values)):
             phase = None
         step, total = _step(line)
+        step = step or self._step
         if step is not None:
             self._numbers.see_step(step)
         if epoch:
@@ -360,6 +373,9 @@ def _step(line: str) -> tuple[str | None, str | None]:
             best = rank, match["step"], match["total"]
     if best is not None:
         return best[1], best[2]
+    first = _STEP_FIRST.match(line)
+    if first is not None:
+        return first["step"] or first["number"], None
     without_epoch = _EPOCH.sub(" ", line)
     bar = _BAR.search(without_epoch)
     return (bar["step"], bar["total"]) if bar else (None, None)
@@ -415,6 +431,9 @@ def _epochs(entries: list[_Count]) -> list[int | None]:
 def _steps_of_an_epoch(pairs: list[tuple[int, int]], totals: set[int]) -> int:
     """Return the number of steps of an epoch: as given in its lines, or from the first and last steps."""
     steps = [step for _, step in pairs]
+    if len(set(steps)) == 1 < steps[0]:
+        # MindSpore prints the last one of each epoch.
+        return steps[0]
     if len(totals) == 1:
         return max(*totals, max(steps) + (min(steps) == 0))
     gaps = [after[1] - before[1] for before, after in pairwise(pairs) if after[0] == before[0] and after[1] > before[1]]

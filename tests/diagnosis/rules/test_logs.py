@@ -137,6 +137,10 @@ def spike_to_a_guess() -> Columns:
     return {"loss": noisy(np.where(AT < 100, falling(0.6, 2.3, 20), 0.6) + spike, 0.02)}
 
 
+def grows_without_bound() -> Columns:
+    return {"loss": noisy(falling(0.8, 1.4, 40) * np.exp(np.maximum(AT - 130, 0) / 8))}
+
+
 def guesses() -> Columns:
     return {"loss": noisy(np.full(COUNT, math.log(2)), 0.004)}
 
@@ -220,6 +224,15 @@ def harder_task() -> Columns:
     return {"stage": np.where(AT < 120, 1.0, 2.0), "loss": noisy(np.where(AT < 120, falling(0.3), 2.0), 0.02)}
 
 
+def stronger_augmentation() -> Columns:
+    """The loss of the training is higher and hardly falls, and what is evaluated becomes better."""
+    evaluated = {
+        "val_loss": noisy(falling(0.5, 2.0, 60), 0.01),
+        "val_accuracy": noisy(0.9 - 0.8 * np.exp(-AT / 60), 0.01),
+    }
+    return {"loss": noisy(np.where(AT < 80, falling(0.3, 2.3, 20), 1.5), 0.02), **evaluated}
+
+
 def scale_that_is_low() -> Columns:
     """fairseq sums a loss, and its scale swings where it has found its size."""
     scale = np.where(AT < 5, 128.0 * 0.5**AT, 0.25 * 2.0 ** (AT // 30 % 3))
@@ -290,6 +303,7 @@ FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
     (diverges, "loss-rises", "has risen to"),
     (spike_that_stays, "loss-rises", "does not come back"),
     (spike_to_a_guess, "loss-rises", "does not come back"),
+    (grows_without_bound, "loss-rises", "has risen to"),
     (guesses, "loss-stays", "among 2 classes"),
     (nothing_is_learnt, "loss-stays", "not fallen in the whole log"),
     (filtered, "loss-zero", "from step 121 on"),
@@ -317,6 +331,7 @@ HEALTHY: list[tuple[Callable[[], Columns], str]] = [
     (spike_that_passes_slowly, "loss-rises"),
     (other_data, "loss-rises"),
     (harder_task, "loss-rises"),
+    (stronger_augmentation, "loss-rises"),
     (minimum_of_all_data, "loss-constant"),
     (restarts_of_the_rate, "schedule-over"),
     (rate_that_ends_with_the_training, "learning-rate-zero"),

@@ -48,7 +48,7 @@ _MOST_FILES, _DEEPEST = 5000, 4
 _MOST_REASONS = 5
 _SUM = "sum of losses"
 _LARGEST_OTHER = 256 << 20
-_HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew|\btrain\b.{1,40}\bval", re.IGNORECASE)
+_HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew|\b(?:train|learn)\b.{1,40}\b(?:val|test)", re.IGNORECASE)
 _HEAD = 1 << 18
 _TRAINER_STATE = "trainer_state.json"
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out", ".err")
@@ -453,6 +453,7 @@ class _Reader:
                 for step, value in zip(self._aligned(main, points), values, strict=True):
                     add(subject, step, {"name": name, "optimizer": name, column: value})
         state: dict[int, dict[str, object]] = {step: {"name": "step"} for step in main.steps}
+        lowered: list[tuple[int, dict[str, object]]] = []
         for kind in (Kind.SCALE, Kind.SKIPPED):
             for name in self._names(kind)[:1]:
                 # fairseq prints the scale with the loss, and in a line of its own when it is lowered.
@@ -466,11 +467,13 @@ class _Reader:
                 for step, point in zip(self._aligned(main, points), points, strict=True):
                     row = state.setdefault(step, {"name": "step"})
                     if kind is Kind.SCALE:
-                        row["scale"] = point.value
+                        # It may be lowered several times before the next entry.
+                        if row.setdefault("scale", point.value) != point.value:
+                            lowered.append((step, {"name": f"update {len(lowered) + 2}", "scale": point.value}))
                     else:
                         row["is_skipped"] = point.value > before
                         before = point.value if is_total else 0.0
-        for step, row in state.items():
+        for step, row in (*state.items(), *lowered):
             add("steps", step, row)
         for subject, by_step in rows.items():
             for step in sorted(by_step):

@@ -296,7 +296,9 @@ def rises(facts: Facts) -> Iterator[Finding]:
     is_stuck = bool(jump) and _is_stuck(values[jump:], first, lowest, last, len(values))
     gives_back = gain > 0.1 * abs(lowest) and rise > _GIVEN_BACK * gain and rise > _HIGHER * abs(lowest)
     doubles = rise > _DOUBLED * abs(lowest) and rise > 0.1 * gain
-    if not (gives_back or doubles or is_stuck) or rise < 6 * noise or float(tail.min()) < lowest + 0.3 * rise:
+    # What grows without bound differs by more than itself.
+    high = min(rise, 2 * max(gain, abs(lowest)))
+    if not (gives_back or doubles or is_stuck) or rise < 6 * noise or float(tail.min()) < lowest + 0.3 * high:
         return
     if (not is_stuck and _falls_again(later, last, rise, noise)) or back_at_start(facts) is not None:
         return
@@ -307,7 +309,8 @@ def rises(facts: Facts) -> Iterator[Finding]:
         "first": first,
         "jump": int(steps[jump]) if jump else 0,
     }
-    if jump and _is_new_stage(facts, steps, jump):
+    # Harder data, or stronger augmentation, take nothing from an evaluation.
+    if jump and (_is_new_stage(facts, steps, jump) or _evaluation_goes_on(facts, float(steps[jump]), math.inf)):
         return
     message = "jumps" if jump else "diverges" if at > 0 else "from_start"
     begin = int(steps[jump or at])
@@ -412,9 +415,12 @@ def back_at_start(facts: Facts) -> int | None:
         if is_level and falls_again and alike:
             restarts.append(at)
     # Several of them are folds or tasks.
-    if len(restarts) != 1 or _is_new_stage(facts, loss.steps, restarts[0]) or _others_go_on(facts, loss, restarts[0]):
+    if len(restarts) != 1 or _is_new_stage(facts, loss.steps, restarts[0]):
         return None
-    return restarts[0]
+    at = restarts[0]
+    is_low = smooth[at:] < (float(np.median(values[at - FEWEST : at])) + first) / 2
+    end = loss.steps[at + int(is_low.argmax())] if is_low.any() else math.inf
+    return None if _evaluation_goes_on(facts, float(loss.steps[at]), float(end)) else at
 
 
 def _is_new_stage(facts: Facts, steps: NDArray[np.int64], at: int) -> bool:
@@ -423,20 +429,19 @@ def _is_new_stage(facts: Facts, steps: NDArray[np.int64], at: int) -> bool:
     return any(begin < step <= end for step in map(int, facts["logs"]["stages"][0].split()))
 
 
-def _others_go_on(facts: Facts, loss: Course, at: int) -> bool:
-    """Whether a measure of an evaluation is as before while the loss is as high as at the start."""
+def _evaluation_goes_on(facts: Facts, begin: float, end: float) -> bool:
+    """Whether a measure of an evaluation keeps between two steps what it had gained before them."""
     table = facts["evaluations"]
-    high = float(np.median(loss.values[at - FEWEST : at]) + loss.values[0]) / 2
-    is_low = smoothed(loss.values)[at:] < high
-    end = int(loss.steps[at + int(is_low.argmax()) if is_low.any() else -1])
     for name in table.names:
         rows = (table["name"] == name) & np.isfinite(table["value"])
         steps, values = table["step"][rows], table["value"][rows]
-        before, after = values[steps < loss.steps[at]], values[(steps >= loss.steps[at]) & (steps < end)]
+        # Progress bars first show the one from before again.
+        before, after = values[steps < begin], values[(steps >= begin) & (steps < end)][1:]
         if not len(before) or not len(after):
             continue
-        level, gain = float(np.median(before[-3:])), abs(float(np.median(before[-3:]) - before[0]))
-        if gain > 0.2 * abs(level) and float(np.abs(after - level).max()) < _GIVEN_BACK * gain:
+        level = float(np.median(before[-3:]))
+        gain = level - float(before[0])
+        if abs(gain) > 0.2 * abs(level) and (level - float(np.median(after))) / gain < _GIVEN_BACK:
             return True
     return False
 
@@ -608,7 +613,9 @@ def scale_collapsed(facts: Facts) -> Iterator[Finding]:
     table = facts["steps"]
     measured = np.flatnonzero(np.isfinite(table["scale"]))
     scale, steps = table["scale"][measured], table["step"][measured]
-    if len(scale) < FEWEST:
+    losses = facts["losses"]["step"]
+    # Logs that tell of a scale where it is lowered alone say nothing of one with which the training goes on.
+    if len(scale) < FEWEST or (len(losses) and losses[-1] - steps[-1] > 0.05 * (losses[-1] - losses[0])):
         return
     highest, last = float(scale.max()), float(scale[-1])
     limit = 1.0 if highest >= _LOWERED else highest / _LOWERED**1.5
@@ -619,7 +626,8 @@ def scale_collapsed(facts: Facts) -> Iterator[Finding]:
     if last > limit or not (stays or falls_at_once):
         return
     values = {"highest": highest, "last": last, "step": int(steps[low[0]])}
-    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged" if stays else "ended", values)
+    message = "ended" if last < scale[-2] else "logged"
+    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), message, values)
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
