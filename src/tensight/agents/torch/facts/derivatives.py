@@ -122,7 +122,8 @@ class Derivatives:
     def _ran_within(self, task: int, given: object, result: object) -> None:
         if task != self._task:
             self._task, self._call, self._begin = task, self._begins(), torch.autograd._get_sequence_nr()
-        if torch.is_grad_enabled():
+        # Of a device, autograd has a thread that numbers its functions anew.
+        if torch.is_grad_enabled() and threading.get_ident() == self._thread:
             end = torch.autograd._get_sequence_nr()
             self._attached.update(range(self._begin, end))
             self._begin = end

@@ -158,11 +158,11 @@ class FunctionLines(BottomMode):
             self.views[name] = {"name": name, "kind": kind, "line": line_of_user()}
 
     def _follow(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any, task: int) -> None:
-        if name in _SUMS and torch.is_grad_enabled():
-            self._note_sum(args)
         self.derivatives.ran(name, (args, kwargs), result, task)
         if task == -1 and name in CHOOSING:
             self.chosen.ran(name, args, result)
+        elif task == -1 and name in _SUMS and torch.is_grad_enabled():
+            self._note_sum(args)
 
     def _note_sum(self, terms: Sequence[object]) -> None:
         trained = [term for term in terms if isinstance(term, torch.Tensor) and term.requires_grad]
