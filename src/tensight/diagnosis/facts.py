@@ -344,6 +344,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("gradient", "count", "0 none, 1 exactly 0, 2 some; -1 unknown"),
         Fact("is_cleared", "flag", "it had a gradient after the last backward pass, and none at the update"),
         Fact("is_unused", "flag", "no module that holds it was called in this step, although others were"),
+        Fact("is_used_unread", "flag", "one was called with gradients in steps before it that were not read"),
         Fact("is_read", "flag", "a loss was computed from it, although its gradient is unknown"),
         Fact(
             "cut",

@@ -364,6 +364,23 @@ def steps_towards_an_average(training: Diagnosed) -> None:
     training.train(Model())
 
 
+def expert_of_every_second_block(training: Diagnosed) -> None:
+    """The steps that are read late are those of the other experts; evaluations call it, too."""
+    experts = nn.ModuleList(network() for _ in range(3))
+    optimizer = torch.optim.Adam(experts.parameters(), lr=1e-3)
+    for step in range(1, 241):
+        rows, labels = training.batch()
+        # From the first step after those that are read all on, and never in each twentieth one.
+        at = 2 if step > 70 and step // 10 % 2 else step % 2
+        optimizer.zero_grad()
+        F.cross_entropy(experts[at](rows), labels).backward()
+        optimizer.step()
+        if step % 60 == 0:
+            with torch.no_grad():
+                for expert in experts:
+                    expert(rows)
+
+
 FAULTY: tuple[Faulty, ...] = (
     (codes_without_a_detach, "straight-through-cancels", "detach"),
     (codes_whose_order_is_another, "straight-through-cancels", "test_no_gradient.py"),
@@ -543,6 +560,7 @@ def blocks_of_which_the_last_hands_nothing_on(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (expert_of_every_second_block, "no-gradient"),
     (codes_with_a_detach, "straight-through-cancels"),
     (codes_whose_other_term_is_detached, "straight-through-cancels"),
     (means_that_are_added_again, "straight-through-cancels"),

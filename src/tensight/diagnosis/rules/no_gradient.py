@@ -43,7 +43,10 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
     modules, shapes = table.last("module"), table.last("shape")
     reached = {modules[name] for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
     never &= ["x" in shapes[name] or modules[name] not in reached for name in table.names]
-    unused = never & (table.panel("is_unused") | ~owned).all(0)
+    is_unused = table.panel("is_unused") | ~owned
+    # What was hardly called in steps that were read, but in others, may have had gradients there.
+    never &= ~(table.panel("is_used_unread").any(0) & (is_unused.mean(0) > 0.5))
+    unused = never & is_unused.all(0)
     never &= ~_ends_of_stacks(table, never & ~unused & (table.panel("cut") == "unread").any(0))
     line = facts["steps"].last("checkpoint_line").get("step", "")
     for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):

@@ -162,6 +162,8 @@ class FactSource:
         self._sequences = Sequences()
         self._nested: set[str] = set()
         self._entered: set[int] = set()
+        self._entered_unread: set[int] = set()
+        """The modules that were called with gradients in steps that are not read otherwise."""
         self._outermost: Any = None
         self._backward_passes = self._updates = 0
         self._update_line = self._backward_line = ""
@@ -276,6 +278,8 @@ class FactSource:
                 self._experts.called(module, arguments)
             if self._step < _LAYERS_IN_STEPS:
                 self._cells.enters(module, self._label(module), arguments)
+        elif torch.is_grad_enabled():
+            self._entered_unread.add(id(module))
         if self._depth == 1:
             # What looks for dropout in the call of a model must be the only mode; a loss may be a module, too.
             if torch.is_grad_enabled() or any(True for _ in held_tensors(module, "_parameters")):
@@ -692,13 +696,13 @@ class FactSource:
                 owners[id(weight)] = owners.get(id(weight), 0) + 1
         entries = list(_entries(models, named))
         rows = self._weights.take(entries, owners)
-        unused = self._unused(models, named)
+        unused, elsewhere = self._unused(models, named)
         weights, cuts = {name: weight for name, weight, *_ in entries}, self._lines.cuts
         without = {id(weights[row["name"]]) for row in rows if row.get("gradient") == 0}
         left_out = left_out_by_libraries((model for _, model in models), without) if without else set()
         for row in rows:
             weight = weights[row["name"]]
-            row["is_unused"] = row["name"] in unused
+            row["is_unused"], row["is_used_unread"] = row["name"] in unused, row["name"] in elsewhere
             if row.get("gradient", -1) < 2:
                 row["cut"], row["cut_line"] = cuts.of(weight, has_gradient=row.get("gradient") == 1) or ("", "")
                 row["is_left_out"] = id(weight) in left_out and (row["is_unused"] or row["cut"] == UNREAD)
@@ -709,24 +713,21 @@ class FactSource:
         called = next((call["called"] for call in calls if call.get("called")), "")
         add("ranks", step, [{**row, "loader_line": self._loader_line, "called": called}])
 
-    def _unused(self, models: Sequence[tuple[str, nn.Module]], named: dict[int, str]) -> set[str]:
-        """Return the names of the parameters of modules none of which was called since the step before."""
+    def _unused(self, models: Sequence[tuple[str, nn.Module]], named: dict[int, str]) -> tuple[set[str], set[str]]:
+        """Return the names of the parameters of modules none of which was called since the step before.
+
+        And of those that were called with gradients in steps before that were not read.
+        """
         entered, self._entered = self._entered, set()
+        unread, self._entered_unread = self._entered_unread, set()
         modules = [module for _, model in models for _, module in inner_modules(model)]
         if not entered or is_compiled_somewhere() or any(map(is_scripted, modules)):
             # Of compiled code, calls are not seen.
-            return set()
-        used: set[int] = set()
-        for module in modules:
-            if id(module) in entered:
-                # An attention reads the parameters of its last layer without calling it.
-                is_attention = isinstance(module, nn.MultiheadAttention)
-                used.update(map(id, weights_in(module) if is_attention else module._parameters.values()))
-        return {
-            named.get(id(weight), "")
-            for module in modules
-            for weight in module._parameters.values()
-            if id(weight) not in used
+            return set(), set()
+        used, elsewhere = _weights_of(modules, entered), _weights_of(modules, unread)
+        weights = [id(weight) for module in modules for weight in module._parameters.values()]
+        return {named.get(each, "") for each in weights if each not in used}, {
+            named.get(each, "") for each in elsewhere
         }
 
     # --- names ---
@@ -764,6 +765,17 @@ def _time_of(hook: Callable[..., Any]) -> float:
         hook(None, ())
         times.append(time.perf_counter())
     return min(after - before for before, after in itertools.pairwise(times))
+
+
+def _weights_of(modules: Sequence[nn.Module], called: set[int]) -> set[int]:
+    """Return the identities of the parameters of the modules that were called."""
+    weights: set[int] = set()
+    for module in modules:
+        if id(module) in called:
+            # An attention reads the parameters of its last layer without calling it.
+            is_attention = isinstance(module, nn.MultiheadAttention)
+            weights.update(map(id, weights_in(module) if is_attention else module._parameters.values()))
+    return weights
 
 
 def _world_size() -> int:
