@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,19 @@ LOGS = {
     "data of LightGBM": (
         "[10]\ttraining's auc: 0.9\tvalid_1's auc: 0.8\n{'loss': 0.5}",
         {"training's auc": [0.9], "valid_1's auc": [0.8], "loss": [0.5]},
+    ),
+    "table of Ultralytics": (
+        "Starting training for 2 epochs...\n\n      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size\n"
+        "        1/2      2.5G      1.234      2.345         35        640:  50%|#####     | 4/8 [00:01<00:01]\n"
+        "                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): 100%|####| 4/4\n"
+        "                   all        128        929       0.64       0.53       0.60       0.44\n"
+        "        2/2      2.5G      nan      nan         35        640: 100%|##########| 8/8 [00:01<00:01]\n",
+        {"box_loss": [1.234, math.nan], "cls_loss": [2.345, math.nan]},
+    ),
+    "table of fastai among other lines": (
+        "cuda:0\nepoch     train_loss  valid_loss  accuracy  time\n0         0.7         0.6         0.5       00:03\n"
+        "saved\n1         0.6         0.5         0.6       00:03\n20 samples, 5 wrong",
+        {"train_loss": [0.7, 0.6], "valid_loss": [0.6, 0.5], "accuracy": [0.5, 0.6]},
     ),
     "lists of PaddlePaddle": ("epoch: 1, batch: 10, loss is: [2.31], acc is: [0.5]", {"loss": [2.31], "acc": [0.5]}),
     "right answers of a test set": (
@@ -67,7 +81,8 @@ def test_all_scalars_of_a_log_are_read(name: str, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text(text + "\n")
     points = {series: of_series for series, of_series in read_scalars([log]).points.items() if role_of(series)}
-    assert {series: [point.value for point in of_series] for series, of_series in points.items()} == values
+    read = {series: [point.value for point in of_series] for series, of_series in points.items()}
+    assert repr(read) == repr(values)
 
 
 def test_each_entry_has_its_line_although_bars_overwrite_themselves(tmp_path: Path) -> None:

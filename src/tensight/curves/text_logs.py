@@ -49,6 +49,11 @@ _STEP = re.compile(
 _STEP_FIRST = re.compile(r"\[(?P<step>\d{1,18})\]\t|(?P<number>\d{1,18}):\t")
 """As boosting of trees prints it."""
 
+_HEADER = re.compile(r"\s{0,32}(?:epoch|step|iter)(?:\s{2}|\t)", re.IGNORECASE)
+_COLUMN = re.compile(r"[A-Za-z_#][\w ./@()#-]{0,40}")
+_FIRST_CELL = re.compile(r"(?P<count>\d{1,18})(?:/\d{1,18})?")
+"""Tables that are printed between other lines, as of Ultralytics and fastai."""
+
 _STEP_ALONE = re.compile(r"\[batch=(?P<step>\d{1,18})/\d{1,18}\]:\s{0,8}")
 """The heading of the lines of a step, as Composer prints it."""
 
@@ -279,6 +284,7 @@ class _LineReader:
         self._is_whole = is_whole
         self._epoch: str | None = None
         self._step: str | None = None
+        self._columns: list[str] = []
         self.has_episodes = False
         self.stages = Stages()
 
@@ -294,6 +300,14 @@ class _LineReader:
         if step_heading is not None:
             self._step = step_heading["step"]
             return None
+        if self._is_whole and _HEADER.match(line):
+            names = re.split(r"\s{2,32}|\t", line.strip())
+            if any(map(is_loss, names)) and all(map(_COLUMN.fullmatch, names)):
+                self._columns = names
+                return None
+        row = self._row(line, number)
+        if row is not None:
+            return row
         is_candidate = _LOSS.search(line) or (self._other is not None and self._other in line.casefold())
         if not is_candidate and not (self._is_whole and _ANY_ROLE.search(line)):
             return None
@@ -321,6 +335,23 @@ class _LineReader:
             is_mean=_OF_MEANS.search(line) is not None,
             line=number,
         )
+
+    def _row(self, line: str, number: int) -> _Entry | None:
+        """Return the values in a row below a header; None if it is none."""
+        cells = line.split(None, len(self._columns))
+        match = _FIRST_CELL.fullmatch(cells[0]) if self._columns and len(cells) >= len(self._columns) else None
+        if match is None:
+            return None
+        texts = zip(self._columns[1:], cells[1:], strict=False)
+        values = {name: text for name, text in texts if role_of(name) is not None and plain_number(text) is not None}
+        if not any(map(is_loss, values)):
+            return None
+        for name, text in values.items():
+            self._numbers.see(text, name)
+        is_epoch = self._columns[0].lower() == "epoch"
+        self._numbers.see_step(match["count"])
+        epoch, step = (match["count"], None) if is_epoch else (None, match["count"])
+        return _Entry(epoch, step, None, None, "", values, is_mean=False, line=number)
 
     def _values(self, line: str) -> dict[str, str]:
         """Return the printed values by name."""
