@@ -1314,6 +1314,33 @@ _REPORTED = (
         "std=3.0",
         report="https://pypi.org/project/torchtest2/",
     ),
+    Case(
+        "reported",
+        "yes-or-no",
+        "softmax-of-one",
+        ("output-and-loss", "gradient-zero"),
+        ("log_softmax", "reported.py"),
+        "F.log_softmax(scores, dim=1)",
+        report="https://github.com/mehilshah/Bug_Reproducibility_DL_Bugs",
+    ),
+    Case(
+        "reported",
+        "authors",
+        "softmax-over-the-layers",
+        ("output-and-loss", "gradient-zero"),
+        ("softmax",),
+        "out.softmax(0)",
+        report="https://github.com/mehilshah/Bug_Reproducibility_DL_Bugs",
+    ),
+    Case(
+        "reported",
+        "compressed",
+        "sigmoids-between",
+        ("loss", "initialization", "activations", "gradient-zero"),
+        ("layer 0", "layer 2", "layer 4", "layer 6", "sigmoid", "loss"),
+        'activation = nn.Sigmoid if fault == "sigmoids-between"',
+        report="https://github.com/mehilshah/Bug_Reproducibility_DL_Bugs",
+    ),
 )
 
 CASES: tuple[Case, ...] = (

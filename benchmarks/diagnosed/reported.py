@@ -170,6 +170,76 @@ def confident(fault):
             print(f"step {step + 1} loss {loss.item():.4f}")
 
 
+def yes_or_no(fault):
+    """A question with two answers, of which the score of one is put out."""
+    x = torch.rand(1000, 22)
+    y = (x[:, :11].sum(1, keepdim=True) > x[:, 11:].sum(1, keepdim=True)).float()
+    first, second = nn.Linear(22, 10), nn.Linear(10, 1)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.5)
+    for step in range(150):
+        i = torch.randint(0, 1000, (100,))
+        scores = second(F.relu(first(x[i])))
+        likely = F.log_softmax(scores, dim=1) if fault == "softmax-of-one" else torch.sigmoid(scores)
+        loss = F.binary_cross_entropy(likely, y[i])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 49:
+            print(f"step {step + 1} loss {loss.item():.4f}")
+
+
+class Authors(nn.Module):
+    """Reads texts, and tells three authors apart."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+        self.embd = nn.Embedding(201, 48)
+        self.lstm = nn.LSTM(48, 32, batch_first=True)
+        self.lin1, self.lin2 = nn.Linear(32, 64), nn.Linear(64, 3)
+
+    def forward(self, texts):
+        _, (last, _) = self.lstm(self.embd(texts))
+        out = self.lin2(F.relu(self.lin1(last)))
+        return out.softmax(0) if self.fault == "softmax-over-the-layers" else out
+
+
+def authors(fault):
+    """Each author has words of his own."""
+    y = torch.randint(0, 3, (600,))
+    x = torch.where(torch.rand(600, 20) < 0.3, 1 + 60 * y[:, None] + torch.randint(0, 60, (600, 20)), 181)
+    net = Authors(fault)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
+    for step in range(120):
+        i = torch.randint(0, 600, (32,))
+        loss = F.cross_entropy(net(x[i]).view(-1, 3), y[i])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 30 == 29:
+            print(f"step {step + 1} loss {loss.item():.4f}")
+
+
+def compressed(fault):
+    """An autoencoder of pictures."""
+    images, _ = pictures(512, 16)
+    images = images.mean(1).flatten(1)
+    images = (images - images.min()) / (images.max() - images.min())
+    activation = nn.Sigmoid if fault == "sigmoids-between" else nn.ReLU
+    sizes = (256, 128, 64, 32, 64, 128)
+    layers = [(nn.Linear(size, after), activation()) for size, after in zip(sizes, sizes[1:], strict=False)]
+    net = nn.Sequential(*(each for pair in layers for each in pair), nn.Linear(128, 256), nn.Sigmoid())
+    optimizer = torch.optim.Adam(net.parameters(), lr=5e-4, weight_decay=1e-5)
+    for step in range(200):
+        rows = images[torch.randint(0, 512, (64,))]
+        loss = F.binary_cross_entropy(net(rows), rows)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 49:
+            print(f"step {step + 1} loss {loss.item():.4f}")
+
+
 if __name__ == "__main__":
     run(
         {
@@ -181,5 +251,8 @@ if __name__ == "__main__":
             "sigmoids": sigmoids,
             "distances": distances,
             "confident": confident,
+            "yes-or-no": yes_or_no,
+            "authors": authors,
+            "compressed": compressed,
         }
     )
