@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _LONG, _READS = 60, 20
 """Number of steps after which a router has settled, and of those that were read."""
 
+_LATE = 8
+"""Number of the steps that were read in the second half of a training from which on something is said of it."""
+
 _NONE = 0.01
 """Share of the rows below which an expert is next to never chosen."""
 
@@ -58,7 +61,10 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
         if not router and not ((given > 0).sum(1) > 1).any():
             # It may be the script that chooses, as the head of a task.
             continue
-        half = len(given) // 2
+        # Most steps that are read are the first ones.
+        half = int(np.searchsorted(steps, steps[-1] / 2, side="right"))
+        if len(given) - half < _LATE:
+            continue
         before, after = given[:half].sum(0), given[half:].sum(0)
         shares = after / after.sum()
         chosen = max(round(float(given.sum() / taken.sum())), 1)
