@@ -979,7 +979,7 @@ _INITIALIZATION = (
         "initialization",
         "rectified",
         "all-units-dead",
-        ("gradient-zero", "initialization"),
+        ("gradient-zero", "initialization", "activations"),
         ("0.weight", "0.bias", "2.weight", "2.bias", "relu", "conv"),
         "nn.init.constant_(m.bias, -20.0)",
     ),
