@@ -74,7 +74,7 @@ def _parts(finding: Finding, facts: Facts) -> list[str]:
     modules = finding.where.get("module") or finding.where.get("parameter", "")
     made: dict[str, list[str]] = {}
     for name in modules.split(", ") if lines else ():
-        part = name
+        part = name.partition(" …")[0]
         # A parameter is made with its module, and a module of a library with the one that the script makes.
         while part and part not in lines:
             part = part.rpartition(".")[0]
