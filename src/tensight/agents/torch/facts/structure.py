@@ -29,7 +29,7 @@ MOST_MODULES = 5000
 _LENGTHS = ("T_max", "total_steps", "total_iters")
 _MOST_TIES = 20
 _MOST_MADE = 2000
-"""Number of parts of models of which it is told where they are made."""
+"""Number of parts of models whose lines are kept."""
 
 
 def made_rows(models: Iterable[tuple[str, nn.Module]]) -> list[dict[str, Any]]:
