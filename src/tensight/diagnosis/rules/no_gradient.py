@@ -46,11 +46,11 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
     is_unused = table.panel("is_unused") | ~owned
     # What was hardly called in steps that were read, but in others, may have had gradients there.
     never &= ~(table.panel("is_used_unread").any(0) & (is_unused.mean(0) > 0.5))
-    unused = never & is_unused.all(0)
     # Whether a router gives each expert something is judged by itself.
     experts = tuple(f"{name}." for name in facts["experts"].names)
-    never &= ~(unused & np.array([name.startswith(experts) for name in table.names], np.bool_))
-    unused &= never
+    is_expert = np.array([name.startswith(experts) for name in table.names], np.bool_)
+    never &= ~(is_expert & is_unused.all(0))
+    unused = never & is_unused.all(0)
     never &= ~_ends_of_stacks(table, never & ~unused & (table.panel("cut") == "unread").any(0))
     line = facts["steps"].last("checkpoint_line").get("step", "")
     for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):
