@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tensight.cli.visible import visible
+from tensight.ranks import ranges
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -227,13 +228,7 @@ def problem_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 
 def spans(values: list[int]) -> str:
     """Return sorted numbers with ranges abbreviated: "0-3, 7"; long lists are cut."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][1] + 1:
-            runs[-1][1] = value
-        else:
-            runs.append([value, value])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    texts = ranges(values)
     return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
 
 
