@@ -37,7 +37,7 @@ def test_a_rank_counts_once_and_in_any_order() -> None:
 
 
 def test_a_rank_that_was_not_expected_counts_too() -> None:
-    assert ranks_text([7, 8], [0, 1]) == "on 2 of 4 ranks (7, 8)"
+    assert ranks_text([7, 8], [0, 1]) == "on 2 of 4 ranks (7-8)"
 
 
 def test_a_statement_about_no_rank_is_refused() -> None:
