@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-from tensight.agents import notices
+from tensight.agents.core import notices
 from tests.agents.pytorch import flips
 
 

@@ -41,7 +41,7 @@ from rich.table import Table
 from server import started
 
 import tensight
-from tensight.agents.settings import as_variables
+from tensight.agents.core.settings import as_variables
 from tensight.client import WaitError
 from tensight.errors import TensightError
 

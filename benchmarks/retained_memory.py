@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tensight.agents.torch.operators
 import tensight.dumps.recorder  # noqa: F401 - imported here, so that both are in each process
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 
 if TYPE_CHECKING:

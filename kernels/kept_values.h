@@ -1,5 +1,5 @@
 // The type `Kept`: the records of values whose memory is kept, and the common case of adding a value. Everything else,
-// such as copies and eviction when memory is short, is in `agents/retention.py`.
+// such as copies and eviction when memory is short, is in `agents/core/retention.py`.
 #pragma once
 
 #include "python_scans.h"

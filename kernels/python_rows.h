@@ -284,7 +284,7 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
 
 // ---- tensors of a training
 
-// What is needed of a tensor: the numbers in `agents/slots.py`. Tests of the observer fail if they differ.
+// What is needed of a tensor: the numbers in `agents/core/slots.py`. Tests of the observer fail if they differ.
 enum Need : int64_t { FINITE = 1, ROW = 2, VALUE = 4, HASH = 32 };
 
 struct Observer {

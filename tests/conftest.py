@@ -19,7 +19,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tensight.agents.connection import _without_fork_handlers
+from tensight.agents.core.connection.connection import _without_fork_handlers
 
 # As in a training: with gRPC's own handlers the children of a process that has a server, or calls one, may crash.
 with _without_fork_handlers():

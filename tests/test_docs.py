@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensight
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.cli import app as cli
 from tensight.cli.diagnosis.probes import STATEMENTS
 
@@ -79,7 +79,7 @@ def test_every_environment_variable_is_documented() -> None:
 
 
 def test_no_variable_means_one_thing_to_the_server_and_another_to_a_training() -> None:
-    from tensight.agents.settings import _VARIABLES
+    from tensight.agents.core.settings import _VARIABLES
     from tensight.server.settings import Settings, variable_name
 
     of_trainings = {name for names in _VARIABLES.values() for name in names}

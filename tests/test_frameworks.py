@@ -9,7 +9,7 @@ import tensight.agents
 from tensight.frameworks import FRAMEWORKS, name_of
 from tests.test_agent_contents import ADAPTERS, FULL
 
-SHARED = {"eager", "facts"}
+SHARED = {"core", "eager", "facts"}
 
 
 def test_each_adapter_is_listed_and_has_what_starts_it() -> None:

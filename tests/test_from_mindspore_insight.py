@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 import tensight.debugger
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.cli.app import app
 from tensight.server.http import create_http_app
 from tensight.server.http_settings import HttpSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tensight.agents.core.settings import Capture, Findings, OnDisconnect, StepOn, StopOn
     from tensight.agents.mindspore.callback import MindSporeDebugger
     from tensight.agents.mindspore.debugger import Debugger
-    from tensight.agents.settings import Capture, Findings, OnDisconnect, StepOn, StopOn
 
 __all__ = ["MindSporeDebugger", "debug"]
 
@@ -52,7 +52,7 @@ def debug(
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, findings, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, \
 partial_memory, job, quiet
-        As in `tensight.agents.settings.AgentSettings`. Omitted settings come from the environment.
+        As in `tensight.agents.core.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
     -------
@@ -70,8 +70,8 @@ partial_memory, job, quiet
     ...     for inputs, targets in batches:
     ...         train_step(inputs, targets)
     """
+    from tensight.agents.core.settings import AgentSettings
     from tensight.agents.mindspore.debugger import Debugger
-    from tensight.agents.settings import AgentSettings
 
     settings = AgentSettings.of_script(
         host=host,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensight.agents.settings import Capture, Findings, OnDisconnect, StepOn, StopOn
+    from tensight.agents.core.settings import Capture, Findings, OnDisconnect, StepOn, StopOn
     from tensight.agents.torch.debugger import Debugger
     from tensight.agents.torch.lightning import LightningDebugger
     from tensight.agents.torch.transformers import TransformersDebugger
@@ -54,7 +54,7 @@ def debug(
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, findings, record, record_folder, trace, trace_steps, perturb, against, keep_going, memory_budget_bytes, \
 partial_memory, job, quiet
-        As in `tensight.agents.settings.AgentSettings`. Omitted settings come from the environment.
+        As in `tensight.agents.core.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
     -------
@@ -74,7 +74,7 @@ partial_memory, job, quiet
     ...         loss(model(inputs), targets).backward()
     ...         optimizer.step()
     """
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.settings import AgentSettings
     from tensight.agents.torch.debugger import Debugger
 
     settings = AgentSettings.of_script(

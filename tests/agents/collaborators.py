@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from types import ModuleType
 from typing import Any
 
+import tensight.agents.core
+
 PACKAGE = "tensight.agents."
 
 Method = tuple[type, str]
@@ -16,6 +18,13 @@ Method = tuple[type, str]
 
 class OurError(Exception):
     """A mistake of ours."""
+
+
+def packages_of_core() -> list[ModuleType]:
+    """Return what every training uses: the agent's entry, its core, and the rooms of that."""
+    core = tensight.agents.core
+    rooms = [room.name for room in pkgutil.iter_modules(core.__path__, f"{core.__name__}.") if room.ispkg]
+    return [tensight.agents, core, *map(importlib.import_module, rooms)]
 
 
 def methods(*packages: ModuleType, left_out: Collection[str]) -> Iterator[Method]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.agents.agent import Agent
-from tensight.agents.program import Program, StackFrame, TracedNode
-from tensight.agents.reader import Framework
-from tensight.agents.settings import AgentSettings
-from tensight.agents.slots import Need
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.program import Program, StackFrame, TracedNode
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.settings import AgentSettings
+from tensight.agents.core.slots import Need
 from tensight.graph import OutputSlot
 from tensight.wire import data_type_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
 
 FORWARD = ("Default/fc1/MatMul-op0", "Default/fc1/ReLU-op0", "Default/fc2/MatMul-op0", "Default/Loss-op0")
 LOSS = FORWARD[-1]

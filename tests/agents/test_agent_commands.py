@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tensight.agents.agent import Terminated
+from tensight.agents.core.agent import Terminated
 from tensight.sessions.records import State
 from tests.agents.agent_stage import until
 from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, SPLIT, WEIGHTS

@@ -11,7 +11,7 @@ import trustme
 
 import tensight
 from tensight import wire
-from tensight.agents.agent import Terminated
+from tensight.agents.core.agent import Terminated
 from tensight.sessions.records import State
 from tensight.wire.debugger_pb2 import EventReply, SetCMD, TensorProto, WatchCondition, WatchNode
 from tests.agents.agent_stage import Scene, session_named, settings_for, until
@@ -465,7 +465,7 @@ def test_a_server_that_fails_is_told_once_more_who_the_process_is(train: Callabl
 def test_a_server_that_goes_on_failing_is_left(
     train: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tensight.agents.commands._RETRY_S", 0.001)
+    monkeypatch.setattr("tensight.agents.core.connection.commands._RETRY_S", 0.001)
     with OldServer() as server:
         scene = train(server.address, steps=5, connect_within_s=0.2)
         server.command(*[wire.failed("no graph, no commands")] * 100)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tensight.agents.graph_messages import (
+from tensight.agents.core.graph_messages import (
     MOST_FILE_BYTES,
     OUTSIDE,
     SourceTexts,
@@ -16,7 +16,7 @@ from tensight.agents.graph_messages import (
     graph_message,
     graph_number,
 )
-from tensight.agents.program import Program, StackFrame, TracedNode
+from tensight.agents.core.program import Program, StackFrame, TracedNode
 from tensight.graph import OutputSlot, optimizer_states, trainable_weights
 from tensight.graph.parsing import parse_graph_proto
 from tensight.wire.debugger_pb2 import Chunk

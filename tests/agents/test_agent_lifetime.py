@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.program import Program
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.program import Program
+from tensight.agents.core.settings import AgentSettings
 from tensight.sessions.records import State
 from tests.agents.agent_stage import Scene, ended_session, session_named
 from tests.agents.numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
@@ -124,7 +124,7 @@ def test_a_port_that_serves_the_page_is_named_as_such(tmp_path: Path, capsys: py
 def test_a_training_that_is_to_wait_for_a_server_begins_later(
     chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensight.agents.attachment._WAIT_S", 0.5)
+    monkeypatch.setattr("tensight.agents.core.connection.attachment._WAIT_S", 0.5)
     debugger = NumpyDebugger(Network(), AgentSettings(host="127.0.0.1", port=1, **chosen))
     begun_s = time.monotonic()
     debugger.attach()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tensight.agents.telemetry import EVERY_S
+from tensight.agents.core.connection.telemetry import EVERY_S
 from tensight.sessions.records import State
 from tensight.tensors import statistics
 from tests.agents.agent_stage import until

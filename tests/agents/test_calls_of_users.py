@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tensight.agents.call_stack import call_of_user
+from tensight.agents.core.call_stack import call_of_user
 
 pytestmark = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="instructions have no columns before Python 3.11: nothing is named"

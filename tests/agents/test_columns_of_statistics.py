@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tensight.agents.columns import MOST_ROWS, NEVER, StatisticsColumns
+from tensight.agents.core.columns import MOST_ROWS, NEVER, StatisticsColumns
 from tensight.errors import InputError
 from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, native, statistics
 from tests.agents.own_team import OwnTeam
@@ -316,10 +316,10 @@ def test_threads_write_their_rows_side_by_side(way: str) -> None:
 def test_a_process_that_scans_imports_nothing_heavy() -> None:
     program = (
         "import sys, numpy as np\n"
-        "from tensight.agents.columns import StatisticsColumns\n"
-        "from tensight.agents.finite import has_non_finite\n"
-        "from tensight.agents.retention import Retention\n"
-        "from tensight.agents.recording import Recorder\n"
+        "from tensight.agents.core.columns import StatisticsColumns\n"
+        "from tensight.agents.core.finite import has_non_finite\n"
+        "from tensight.agents.core.retention import Retention\n"
+        "from tensight.agents.core.recording.recording import Recorder\n"
         "columns = StatisticsColumns()\n"
         "columns.scan(0, np.ones(9, np.float32)); has_non_finite(np.ones(9))\n"
         "columns.columns([0])\n"

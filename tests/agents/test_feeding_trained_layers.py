@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tensight.agents.core.program import TracedNode
 from tensight.agents.eager.feeding import feeding
 from tensight.agents.eager.traced_programs import Trace
-from tensight.agents.program import TracedNode
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tensight.agents.finite import FiniteSearch
+from tensight.agents.core.finite import FiniteSearch
 from tensight.tensors import native
 from tests.agents.own_team import OwnTeam
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tensight.agents.core.settings import wants_debugger
 from tensight.agents.launch import START_FILE
-from tensight.agents.settings import wants_debugger
 
 SHOW = "import sys; print(sorted(name for name in sys.modules if name.startswith('tensight')))"
 HEAVY = ("numpy", "grpc", "google.protobuf", "torch", "typer", "rich", "pydantic", "pyarrow", "fastapi", "logging")

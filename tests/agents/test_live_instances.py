@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.live_instances import live_instances
 from tensight.tensors.native import kernels
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tensight
-from tensight.agents.commands import Order
-from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.program import Program, TracedNode
-from tensight.agents.slots import SlotTable
+from tensight.agents.core.connection.commands import Order
+from tensight.agents.core.node_cursor import NodeCursor
+from tensight.agents.core.program import Program, TracedNode
+from tensight.agents.core.slots import SlotTable
 from tensight.errors import TensightError
 from tensight.graph import OutputSlot
 from tensight.sessions.errors import StateError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tensight.agents.program import Role
+    from tensight.agents.core.program import Role
     from tensight.client import Server, Session
     from tests.server.running import RunningServer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensight.agents.oversights import ACCUMULATED, BACKWARD_PASSES, Oversights
+from tensight.agents.core.oversights import ACCUMULATED, BACKWARD_PASSES, Oversights
 
 
 def test_gradients_of_an_accumulation_are_read_a_few_times_and_too_many_passes_are_reported() -> None:

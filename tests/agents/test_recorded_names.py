@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensight.agents.graph_messages import graph_message
-from tensight.agents.program import Program, TracedNode
-from tensight.agents.recorded_names import recorded_names
+from tensight.agents.core.graph_messages import graph_message
+from tensight.agents.core.program import Program, TracedNode
+from tensight.agents.core.recording.names import recorded_names
 from tensight.graph import parse_graph_proto
 
 

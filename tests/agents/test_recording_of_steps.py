@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.columns import StatisticsColumns
-from tensight.agents.notices import LOGGER
-from tensight.agents.program import Program, Source, TracedNode
-from tensight.agents.reader import Framework
-from tensight.agents.recording import Recorder
-from tensight.agents.retention import Retention
-from tensight.agents.settings import AgentSettings
-from tensight.agents.slots import SlotTable
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.notices import LOGGER
+from tensight.agents.core.program import Program, Source, TracedNode
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.recording.recording import Recorder
+from tensight.agents.core.retention import Retention
+from tensight.agents.core.settings import AgentSettings
+from tensight.agents.core.slots import SlotTable
 from tensight.dumps import open_dump, read_tensor
 from tensight.graph import OutputSlot
 from tensight.tensors import statistics

@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from tensight.agents.reader import Framework
-from tensight.agents.rendezvous import as_one_run
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.connection.rendezvous import as_one_run
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.settings import AgentSettings
 
 MEETINGS = (("ADDRESS_OF_MEETING", "PORT_OF_MEETING"), ("JOB_OF_MEETING",))
 RANKS = """\
 import sys
-from tensight.agents.rendezvous import as_one_run
-from tensight.agents.reader import Framework
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.connection.rendezvous import as_one_run
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.settings import AgentSettings
 print(as_one_run(AgentSettings(), Framework("torch", "2", "CPU", 0, int(sys.argv[1]), 2), ()).run)
 """
 

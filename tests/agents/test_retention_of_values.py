@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.agents import memory
-from tensight.agents.retention import SHARE_OF_FREE, Retention
+from tensight.agents.core.process import memory
+from tensight.agents.core.retention import SHARE_OF_FREE, Retention
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensight.agents.user_rules import FIRST_STEP, UserRules
+from tensight.agents.core.user_rules import FIRST_STEP, UserRules
 from tensight.diagnosis.facts import Facts
 from tensight.diagnosis.findings import ReportedRule
 from tensight.diagnosis.lines import take

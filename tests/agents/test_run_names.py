@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHOW = "from tensight.agents.run_names import run_name\nprint(repr(run_name()))\n"
+SHOW = "from tensight.agents.core.connection.run_names import run_name\nprint(repr(run_name()))\n"
 SPAWN = f"""
 import multiprocessing
 def show():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tqdm import tqdm
 
-from tensight.agents import notices
+from tensight.agents.core import notices
 from tests.agents.agent_stage import PATIENCE_S, until
 from tests.agents.training_process import TrainingProcess
 

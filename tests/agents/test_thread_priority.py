@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from tensight.agents.thread_priority import lower_thread_priority
+from tensight.agents.core.process.thread_priority import lower_thread_priority
 
 
 def priority() -> int:

@@ -92,7 +92,9 @@ def debugged(name: str, *more: str) -> tuple[str, ...]:
 
 def waiting_for_ever(folder: Path) -> dict[str, str]:
     """Return an environment in which whoever waits for a server at its start does not come to an end."""
-    (folder / "sitecustomize.py").write_text("from tensight.agents import attachment; attachment._WAIT_S = 1e6\n")
+    (folder / "sitecustomize.py").write_text(
+        "from tensight.agents.core.connection import attachment; attachment._WAIT_S = 1e6\n"
+    )
     return {"PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
 
 

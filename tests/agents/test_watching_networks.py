@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.program import Program, Role, TracedNode
-from tensight.agents.slots import Need
+from tensight.agents.core.program import Program, Role, TracedNode
+from tensight.agents.core.slots import Need
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
 from tensight.watchpoints.causes import Since
 from tests.agents.test_watching_steps import Process, calls_of, found
 
 if TYPE_CHECKING:
-    from tensight.agents.watching_rules import AgentHit
+    from tensight.agents.core.watching.rules import AgentHit
 
 GRADIENT = "Gradients/Default/{}/weight/AccumulateGrad-op0"
 

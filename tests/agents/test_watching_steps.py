@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.columns import StatisticsColumns
-from tensight.agents.retention import Retention
-from tensight.agents.slots import Need, SlotTable
-from tensight.agents.watching import Watches
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.retention import Retention
+from tensight.agents.core.slots import Need, SlotTable
+from tensight.agents.core.watching.watches import Watches
 from tensight.watchpoints import Selector, Watchpoint, parse_watch
 from tensight.wire import set_command
 from tensight.wire.debugger_pb2 import SetCMD, WatchNode
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.program import Role
-    from tensight.agents.watching_rules import AgentHit
+    from tensight.agents.core.program import Role
+    from tensight.agents.core.watching.rules import AgentHit
 
 
 class ArrayReader:

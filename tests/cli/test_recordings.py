@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensight.agents.reader import Framework
+from tensight.agents.core.reader import Framework
 from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tests.agents.numpy_training import FORWARD, WEIGHTS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tensight
-from tensight.agents.reader import Framework
+from tensight.agents.core.reader import Framework
 from tensight.sessions.errors import LimitError, NotFoundError, StateError
 from tensight.sessions.records import State
 from tests.agents.test_recording_of_steps import RecordedTraining

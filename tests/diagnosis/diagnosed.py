@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tensight.diagnosis.catalogue import diagnose, words_of
 from tensight.diagnosis.lines import read_folder

@@ -89,8 +89,8 @@ STYLES: dict[str, tuple[int, str]] = {
 def diagnosed(folder: str) -> Any:
     if folder == "-":
         return nullcontext()
+    from tensight.agents.core.settings import AgentSettings
     from tensight.agents.mindspore.debugger import Debugger
-    from tensight.agents.settings import AgentSettings
 
     return Debugger((), AgentSettings(diagnose=folder, quiet=True))
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.diagnosing import LIVE, Diagnosing
+from tensight.agents.core.diagnosing import LIVE, Diagnosing
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.facts.samples import distinct
-from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.diagnosis.diagnosed import Diagnosed, network
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from torch.utils.checkpoint import checkpoint
 
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.diagnosis.diagnosed import CLASSES, FEATURES, Diagnosed, network
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.diagnosis.diagnosed import network
 from tests.processes.ports import kept_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensight.agents.settings import AgentSettings, as_variables
+from tensight.agents.core.settings import AgentSettings, as_variables
 from tensight.errors import InputError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tensight.agents.graph_messages import execution_order, graph_chunks, graph_message
-from tensight.agents.program import Program, Role, Source, StackFrame, TracedNode
+from tensight.agents.core.graph_messages import execution_order, graph_chunks, graph_message
+from tensight.agents.core.program import Program, Role, Source, StackFrame, TracedNode
 from tensight.graph import OutputSlot
 from tensight.sessions.live.session import LiveSession
 from tensight.sessions.records import OriginRecord, State

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.agents.graph_messages import graph_message
-from tensight.agents.program import Program, TracedNode
-from tensight.agents.slots import DeclaredNode, SlotTable, TensorSlot
-from tensight.agents.watching_selection import Selection, layers_of
+from tensight.agents.core.graph_messages import graph_message
+from tensight.agents.core.program import Program, TracedNode
+from tensight.agents.core.slots import DeclaredNode, SlotTable, TensorSlot
+from tensight.agents.core.watching.selection import Selection, layers_of
 from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tensight.graph import Graph, OutputSlot, data_type_number, parse_graph_proto

@@ -102,7 +102,7 @@ def _debug(framework: str) -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        from tensight.agents.settings import AgentSettings
+        from tensight.agents.core.settings import AgentSettings
         from tensight.installations import require_one_version
 
         require_one_version()
@@ -119,7 +119,7 @@ _DEBUG = {framework.module: functools.partial(_debug, framework.module) for fram
 
 
 def _log_failure(error: Exception) -> None:
-    from tensight.agents.notices import log
+    from tensight.agents.core.notices import log
     from tensight.errors import TensightError
 
     what = str(error) if isinstance(error, TensightError) else f"{type(error).__name__}: {error}"

@@ -25,7 +25,7 @@ from tensight.frameworks import FRAMEWORKS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensight.agents.debugging import TrainingDebugger
+    from tensight.agents.core.debugging import TrainingDebugger
 
 STEP = b"."
 

@@ -218,7 +218,7 @@ def run_training(
     probe : bool
         Whether experiments are made.
     """
-    from tensight.agents.settings import as_variables
+    from tensight.agents.core.settings import as_variables
     from tensight.cli.diagnosis.report import Ending
     from tensight.cli.starting import command_line
     from tensight.cli.trials import failure_text

@@ -138,7 +138,7 @@ class _Runs:
         )
 
     def _traced(self, mode: str, name: str) -> Measured:
-        from tensight.agents.settings import as_variables
+        from tensight.agents.core.settings import as_variables
         from tensight.cli.trials import run_steps
 
         chosen = {"trace": str(self._folder / name), "capture": self._capture, "quiet": True}

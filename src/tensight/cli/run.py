@@ -14,28 +14,28 @@ from tensight.cli.starting import size_bytes, start_training
 
 
 class Capture(str, Enum):
-    """`tensight.agents.settings.Capture`, for ``--help``."""
+    """`tensight.agents.core.settings.Capture`, for ``--help``."""
 
     MODULES = "modules"
     OPS = "ops"
 
 
 class StepOn(str, Enum):
-    """`tensight.agents.settings.StepOn` without the choice that needs a call in the script."""
+    """`tensight.agents.core.settings.StepOn` without the choice that needs a call in the script."""
 
     OPTIMIZER = "optimizer"
     FORWARD = "forward"
 
 
 class StopOn(str, Enum):
-    """`tensight.agents.settings.StopOn`."""
+    """`tensight.agents.core.settings.StopOn`."""
 
     NEW = "new"
     EVERY = "every"
 
 
 class Findings(str, Enum):
-    """`tensight.agents.settings.Findings`."""
+    """`tensight.agents.core.settings.Findings`."""
 
     OFF = "off"
     LIST = "list"
@@ -44,7 +44,7 @@ class Findings(str, Enum):
 
 
 class OnDisconnect(str, Enum):
-    """`tensight.agents.settings.OnDisconnect`."""
+    """`tensight.agents.core.settings.OnDisconnect`."""
 
     CONTINUE = "continue"
     WAIT = "wait"

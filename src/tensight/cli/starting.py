@@ -44,7 +44,7 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     InputError
         There is no such script, or an option has an unusable value.
     """
-    from tensight.agents.settings import AgentSettings, as_variables
+    from tensight.agents.core.settings import AgentSettings, as_variables
 
     command = list(command)
     chosen = {**chosen, "command": shlex.join(["tensight", *sys.argv[1:]])}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tensight.agents.settings import as_variables
+from tensight.agents.core.settings import as_variables
 from tensight.cli.own_server import own_server
 from tensight.client import WaitError
 from tensight.errors import InputError, TensightError

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.settings import as_variables
+from tensight.agents.core.settings import as_variables
 from tensight.client.errors import UnreachableError
 from tensight.errors import InputError, TensightError
 from tensight.search.lost_trials import (

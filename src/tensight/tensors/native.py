@@ -75,7 +75,7 @@ class Kernels(Protocol):
         budget: int,
         /,
     ) -> Kept:
-        """Return the records of values whose memory is kept; see `agents.retention.Retention`."""
+        """Return the records of values whose memory is kept; see `agents.core.retention.Retention`."""
         ...
 
     def compare(
@@ -170,7 +170,7 @@ class Observer(Protocol):
     """The type ``Observer`` of the extension."""
 
     def observe(self, slot_id: int, tensor: object, need: int, same: int | None = None, /) -> None:
-        """Observe a tensor, as `agents.agent.Agent.observe` does."""
+        """Observe a tensor, as `agents.core.agent.Agent.observe` does."""
         ...
 
 

@@ -72,7 +72,7 @@ def evaluate(model: minigrad.Module, x: minigrad.Tensor) -> Any:
 def debug(trace: str, *subjects: Any) -> Any:
     from minigrad_agent.debugger import Debugger
 
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.settings import AgentSettings
 
     models = [one for one in subjects if isinstance(one, minigrad.Module)]
     optimizers = [one for one in subjects if isinstance(one, minigrad.SGD)]

@@ -9,11 +9,11 @@ import minigrad
 import pytest
 from minigrad_agent.framework import MinigradFramework
 
+from tensight.agents.core.slots import SlotTable
 from tensight.agents.eager.adapter import GradientEdge
 from tensight.agents.eager.calls import Operation, Reading, Slot, slot_id_of_gradient
 from tensight.agents.eager.names import Names
 from tensight.agents.eager.step_tensors import StepTensors
-from tensight.agents.slots import SlotTable
 from tensight.graph import OutputSlot
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from mindspore import Tensor, nn
 
 import tensight.agents.mindspore
-from tensight.agents import notices
+from tensight.agents.core import notices
+from tensight.agents.core.node_cursor import NodeCursor
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.mindspore.debugger import Debugger
-from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.settings import AgentSettings
-from tests.agents.collaborators import Collaborator, Method, label, methods
+from tests.agents.collaborators import Collaborator, Method, label, methods, packages_of_core
 
 STEPS = 3
 NOT_BROKEN = {
@@ -65,7 +65,7 @@ def train(debugged: bool) -> str:
 
 def count_calls() -> dict[Method, int]:
     """Return how often each part is called that is called at all."""
-    packages = tensight.agents, tensight.agents.mindspore
+    packages = *packages_of_core(), tensight.agents.mindspore
     parts = {method: Collaborator(*method) for method in methods(*packages, left_out=NOT_BROKEN) if is_broken(*method)}
     with ExitStack() as counted:
         for part in parts.values():

@@ -11,7 +11,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.mindspore.arrays import MindSporeReader
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from tensight.agents.core.slots import SlotTable
 from tensight.agents.mindspore.branch_inputs import branch_inputs
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.launches import Launch
-from tensight.agents.slots import SlotTable
 from tensight.graph import ms_graph_pb2 as pb
 from tensight.graph.data_types import DT_TENSOR
 from tensight.graph.declared import Given
@@ -15,8 +15,8 @@ from tensight.graph.declared import Given
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tensight.agents.core.program import Source
     from tensight.agents.mindspore.launches import Files
-    from tensight.agents.program import Source
 
 FIRST, SECOND = "Gradients/Default/MatMul-op0", "Gradients/Default/MatMul-op1"
 Shape = tuple[int, ...]

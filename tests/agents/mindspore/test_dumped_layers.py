@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tensight.agents.watching_selection import layers_of
+from tensight.agents.core.watching.selection import layers_of
 from tensight.graph import NodeKind, kinds
 from tensight.graph.layers import graph_layers
 from tensight.sessions.graph_index import GraphIndex
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tensight.agents.program import Program
+    from tensight.agents.core.program import Program
     from tensight.graph import Graph, Layers
 
 DENSE = {"network.hidden.weight", "network.middle.weight", "network.out.weight"}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tensight.agents.graph_messages import execution_order, graph_message
+from tensight.agents.core.graph_messages import execution_order, graph_message
+from tensight.agents.core.program import Program
+from tensight.agents.core.slots import NO_SLOT, SlotTable
 from tensight.agents.mindspore.graph_programs import GraphPrograms
-from tensight.agents.program import Program
-from tensight.agents.slots import NO_SLOT, SlotTable
 from tensight.dumps import open_dump
 from tensight.dumps.execution import parse_order
 from tensight.graph import kinds, parse_graph, parse_graph_proto

@@ -12,10 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.retention import Retention
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.ring import DumpRing
-from tensight.agents.retention import Retention
 from tensight.tensors import SEGMENT_ELEMENTS, statistics
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ import json, os
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.ring import DumpRing
 ring = DumpRing.create(os.environ, name="N")

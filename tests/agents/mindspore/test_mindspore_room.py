@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tensight.agents.core.program import TracedNode
 from tensight.agents.mindspore.dump_settings import EVERYTHING, is_dumped
 from tensight.agents.mindspore.ring_room import NoRoomError, RingRoom
-from tensight.agents.program import TracedNode
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
 from tests.agents.mindspore.mindspore_stage import MEMORY_BACKED, NOT_INHERITED, PATIENCE_S, VERSIONS, python_of

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.slots import Need
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.ring import DumpRing
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
-from tensight.agents.slots import Need
 from tensight.tensors import statistics
 
 if TYPE_CHECKING:

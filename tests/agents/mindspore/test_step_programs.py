@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tensight.agents.graph_messages import graph_message, graph_number
+from tensight.agents.core.graph_messages import graph_message, graph_number
+from tensight.agents.core.program import Program, TracedNode
 from tensight.agents.mindspore.step_programs import StepPrograms
-from tensight.agents.program import Program, TracedNode
 from tensight.graph import parse_graph_proto
 from tests.agents.mindspore.test_dumped_programs import Dumped
 

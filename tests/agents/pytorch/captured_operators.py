@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import torch
 
-from tensight.agents.agent import Agent
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.eager.names import Names
-from tensight.agents.reader import Framework
-from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.arrays import TorchReader
 from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tensight.agents.core.program import TracedNode
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.program import TracedNode
     from tensight.tensors import TensorStatistics
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from tensight.agents import notices
-from tensight.agents.debugging import active_debuggers
+from tensight.agents.core import notices
+from tensight.agents.core.debugging import active_debuggers
 from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.columns import StatisticsColumns
-from tensight.agents.retention import Retention
-from tensight.agents.scalars import Scalars
-from tensight.agents.settings import AgentSettings
-from tensight.agents.slots import DeclaredNode, Need, SlotTable
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.retention import Retention
+from tensight.agents.core.scalars import Scalars
+from tensight.agents.core.settings import AgentSettings
+from tensight.agents.core.slots import DeclaredNode, Need, SlotTable
 from tensight.agents.torch.debugger import Debugger
 
 if TYPE_CHECKING:
-    from tensight.agents.program import Program, TracedNode
-    from tensight.agents.reader import TensorReader
+    from tensight.agents.core.program import Program, TracedNode
+    from tensight.agents.core.reader import TensorReader
     from tensight.tensors import TensorStatistics
 
 

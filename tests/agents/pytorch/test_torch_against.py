@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tensight
-from tensight.agents import notices
+from tensight.agents.core import notices
 from tests.agents.pytorch import flips, test_torch_traces
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch._subclasses import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.torch.arrays import HOLDING_BYTES, NUMPY_NAMES, READ_WHERE_THEY_LIE, TorchReader, outline
 from tensight.agents.torch.threads import threads_of_torch
 from tensight.tensors import statistics

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import is_user_file, source_line, source_text, user_stack
+from tensight.agents.core.call_stack import is_user_file, source_line, source_text, user_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tensight.agents.program import StackFrame
+    from tensight.agents.core.program import StackFrame
 
 
 def _outer() -> tuple[StackFrame, ...]:
@@ -55,7 +55,7 @@ def test_a_script_that_is_run_is_the_users_wherever_it_is_installed(tmp_path: Pa
     folder = tmp_path / "site-packages"
     folder.mkdir()
     (folder / "library_train.py").write_text(
-        "from tensight.agents.call_stack import user_stack\n\n\n"
+        "from tensight.agents.core.call_stack import user_stack\n\n\n"
         "def train():\n    return user_stack()\n\n\nstack = train()\n"
     )
     stack = runpy.run_path(str(folder / "library_train.py"), run_name="__main__")["stack"]
@@ -94,7 +94,7 @@ def test_files_that_are_no_users() -> None:
     assert not is_user_file(os.path.join(os.path.dirname(sys.executable), "pytest"))
     assert not is_user_file("<frozen runpy>")
     assert not is_user_file("/home/me/torchinductor_me/ab/written_by_the_compiler.py")
-    assert not is_user_file(sys.modules["tensight.agents.call_stack"].__file__ or "")
+    assert not is_user_file(sys.modules["tensight.agents.core.call_stack"].__file__ or "")
     assert is_user_file("<stdin>")
     assert is_user_file(__file__)
 

@@ -14,8 +14,8 @@ from tests.agents.pytorch.trainings import Training
 from tests.agents.pytorch.watched_training import PATIENCE_S, Finding, Person, debug
 
 if TYPE_CHECKING:
+    from tensight.agents.core.program import Program
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.program import Program
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
     from tests.server.running import RunningServer

@@ -15,11 +15,11 @@ from torch import nn
 
 import tensight
 import tensight.agents.torch
-from tensight.agents import notices
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core import notices
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tensight.errors import TensightError
-from tests.agents.collaborators import Collaborator, Method, label, methods
+from tests.agents.collaborators import Collaborator, Method, label, methods, packages_of_core
 from tests.agents.pytorch import trainings
 from tests.agents.pytorch.trainings import Training
 
@@ -34,20 +34,20 @@ PATIENCE_S = 60.0
 OF_ADAPTER = "tensight.agents.torch."
 
 NOT_BROKEN = {
-    "settings": "refuses what cannot be used, at the line of the script that says it",
-    "debugging": "what the script calls; what that calls is broken",
+    "core.settings": "refuses what cannot be used, at the line of the script that says it",
+    "core.debugging": "what the script calls; what that calls is broken",
     "torch.debugger": "what the script calls; what that calls is broken",
     "torch.boundary": "the guard itself",
     "torch.lightning": "what a trainer calls; it calls a debugger",
     "torch.transformers": "what a trainer calls; it calls a debugger",
     "trial": "in no training but the one of `tensight selftest`",
     "torch.trial": "in no training but the one of `tensight selftest`",
-    "background.Background.run": "the guard of its thread",
+    "core.connection.background.Background.run": "the guard of its thread",
     "torch.arrays.TorchReader.hold": "where it fails in a kernel it is called again, in Python",
-    "forking": "where the gate fails a call to the server has failed, and is made again",
-    "attachment.Attachment.end": "the last that is done; nobody is left who would do it",
-    "background.Background.end": "the last that is done; nobody is left who would do it",
-    "connection.Connection.close": "the last that is done; nobody is left who would do it",
+    "core.process.forking": "where the gate fails a call to the server has failed, and is made again",
+    "core.connection.attachment.Attachment.end": "the last that is done; nobody is left who would do it",
+    "core.connection.background.Background.end": "the last that is done; nobody is left who would do it",
+    "core.connection.connection.Connection.close": "the last that is done; nobody is left who would do it",
 }
 """Modules and methods below `tensight.agents`, and why each is left out."""
 
@@ -160,7 +160,7 @@ class Stage:
 
     def calls(self, circumstance: Circumstance) -> dict[Method, int]:
         """Return how often each method is called that is called at all."""
-        packages = tensight.agents, tensight.agents.torch
+        packages = *packages_of_core(), tensight.agents.torch
         collaborators = {method: Collaborator(*method) for method in methods(*packages, left_out=NOT_BROKEN)}
         with ExitStack() as counted:
             for collaborator in collaborators.values():

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.torch import device
 from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader
 from tensight.agents.torch.device import DeviceStatistics, free_bytes_of

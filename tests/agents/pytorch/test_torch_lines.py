@@ -20,7 +20,7 @@ from tests.agents.pytorch.seen_steps import Seen, SeenStep
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.program import TracedNode
+    from tensight.agents.core.program import TracedNode
 
 
 class Network(nn.Module):

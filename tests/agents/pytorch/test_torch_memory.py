@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensight.agents.retention import Retention
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.retention import Retention
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.arrays import HOLDING_BYTES, TorchReader
 from tensight.agents.torch.debugger import Debugger
 from tests.processes.ports import kept_port

@@ -13,12 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensight.agents.agent import Agent
-from tensight.agents.columns import StatisticsColumns
-from tensight.agents.reader import Framework
-from tensight.agents.retention import Retention
-from tensight.agents.settings import AgentSettings
-from tensight.agents.slots import Need
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.retention import Retention
+from tensight.agents.core.settings import AgentSettings
+from tensight.agents.core.slots import Need
 from tensight.agents.torch.arrays import HOLDING_BYTES, READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
 

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensight
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.processes.ports import kept_port
 

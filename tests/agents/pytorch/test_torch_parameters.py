@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensight.agents.graph_messages import graph_message
+from tensight.agents.core.graph_messages import graph_message
 from tensight.graph.optimizers import parameter_roles
 from tensight.graph.parsing import parse_graph_proto
 from tests.agents.pytorch.seen_steps import Seen, SeenStep

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tensight
-from tensight.agents.slots import Need
+from tensight.agents.core.slots import Need
 from tensight.agents.torch import operators
 from tensight.sessions.records import State
 from tests.agents.pytorch.seen_steps import Seen

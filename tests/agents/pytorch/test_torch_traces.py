@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import tensight
+from tensight.agents.core.recording.tracing import STATES_EVERY, STATES_OF_FIRST
 from tensight.agents.torch.perturbing import perturb
-from tensight.agents.tracing import STATES_EVERY, STATES_OF_FIRST
 from tensight.analysis import Analysis
 from tensight.analysis.statistics_table import KNOWN, STATISTICS
 from tensight.compare import Verdict

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
-from tensight.agents.diagnosing import FOR_DIAGNOSIS
+from tensight.agents.core.diagnosing import FOR_DIAGNOSIS
 from tests.diagnosis.diagnosed import (
     CLASSES,
     FEATURES,
@@ -467,7 +467,7 @@ test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
 
 def test_what_was_read_long_before_is_not_usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Updates grow slowly, few are read, and after the one of them that is large by now the task is another one."""
-    monkeypatch.setattr("tensight.agents.agent.FOR_DIAGNOSIS", FOR_DIAGNOSIS._replace(share=0.0))
+    monkeypatch.setattr("tensight.agents.core.agent.FOR_DIAGNOSIS", FOR_DIAGNOSIS._replace(share=0.0))
     torch.manual_seed(0)
     with Diagnosed(tmp_path) as training:
         model = network()

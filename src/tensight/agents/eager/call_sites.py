@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, has_line, is_user_code, source_line
+from tensight.agents.core.call_stack import MOST_FRAMES, PACKAGE, frame_of, has_line, is_user_code, source_line
+from tensight.agents.core.program import StackFrame
 from tensight.agents.eager.code_paths import Lines, lines_between, lines_of
-from tensight.agents.program import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Collection

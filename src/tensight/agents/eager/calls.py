@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tensight.agents.slots import NO_SLOT
+from tensight.agents.core.slots import NO_SLOT
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
-    from tensight.agents.program import Source
-    from tensight.agents.slots import DeclaredNode, SlotTable
+    from tensight.agents.core.program import Source
+    from tensight.agents.core.slots import DeclaredNode, SlotTable
     from tensight.graph import OutputSlot
 
 MOST_TENSORS = 64

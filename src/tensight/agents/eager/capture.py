@@ -17,7 +17,7 @@ from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
     from tensight.agents.eager.adapter import ReportedFramework
     from tensight.agents.eager.calls import Slot
     from tensight.agents.eager.names import ModuleName, Names

@@ -9,8 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.notices import log_once
-from tensight.agents.termination import is_of_handler
+from tensight.agents.core.notices import log_once
+from tensight.agents.core.process.termination import is_of_handler
 from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from abc import ABC, abstractmethod
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.call_stack import user_stack
-from tensight.agents.program import TracedNode
+from tensight.agents.core.call_stack import user_stack
+from tensight.agents.core.program import TracedNode
 from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Set
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
+    from tensight.agents.core.program import Role, Source, StackFrame
     from tensight.agents.eager.adapter import Named
     from tensight.agents.eager.names import Names
-    from tensight.agents.program import Role, Source, StackFrame
     from tensight.graph import OutputSlot
 
 _ORDER: tuple[Role, ...] = ("weight", "frozen_weight", "buffer")

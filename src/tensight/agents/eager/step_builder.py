@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.core.call_stack import user_stack
+from tensight.agents.core.notices import log_once
 from tensight.agents.eager.call_sites import beginning_of, stack_between
 from tensight.agents.eager.calls import Operation, Reading, Slot, tensors_in_value
 from tensight.agents.eager.names import ROOT_SCOPE
 from tensight.agents.eager.step_tensors import MOST_SOURCES, SCRIPT, StepTensors
 from tensight.agents.eager.traces import Execution
-from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from tensight.agents.core.program import StackFrame
+    from tensight.agents.core.slots import DeclaredNode, SlotTable
     from tensight.agents.eager.adapter import ReportedFramework
     from tensight.agents.eager.call_sites import CallSite
     from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.program import StackFrame
-    from tensight.agents.slots import DeclaredNode, SlotTable
 
 MOST_CALLS = 50_000
 """Limit of the calls in the tree."""

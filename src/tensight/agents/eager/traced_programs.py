@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tensight.agents.program import Program
+from tensight.agents.core.program import Program
 from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tensight.agents.core.program import Source, StackFrame, TracedNode
     from tensight.agents.eager.persistent_tensors import PersistentTensors
-    from tensight.agents.program import Source, StackFrame, TracedNode
 
 _OPTIMIZER = "Optimizer/"
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.agents.core.notices import log_once
+from tensight.agents.core.program import StackFrame, TracedNode
+from tensight.agents.core.slots import NO_SLOT
 from tensight.agents.eager.step_tensors import MOST_SOURCES
 from tensight.agents.eager.traced_programs import Trace
-from tensight.agents.notices import log_once
-from tensight.agents.program import StackFrame, TracedNode
-from tensight.agents.slots import NO_SLOT
 from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tensight.agents.core.program import Source
     from tensight.agents.eager.calls import Operation, Reading, Slot
     from tensight.agents.eager.names import Names
-    from tensight.agents.program import Source
     from tensight.graph import OutputSlot
 
 MOST_TRACES = 32

@@ -15,7 +15,7 @@ import mindspore
 import numpy as np
 from mindspore import Tensor
 
-from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.core.finite import has_non_finite, has_non_finite_at
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
 from tensight.tensors.elements import dtype_named
@@ -23,7 +23,7 @@ from tensight.tensors.elements import dtype_named
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
 
 _NAMES = {
     "Float16": "float16",

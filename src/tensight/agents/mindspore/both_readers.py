@@ -10,7 +10,7 @@ from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
 
 
 class BothReaders:

@@ -6,8 +6,8 @@ from typing import Any
 
 from mindspore.train.callback import Callback
 
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.mindspore.debugger import Debugger
-from tensight.agents.settings import AgentSettings
 
 
 class MindSporeDebugger(Callback):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mindspore
 
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.mindspore.executors import cell_executor_class, executor_classes, pynative_executor
-from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mindspore import nn
 
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.mindspore.framework import networks_of, wraps
 
 if TYPE_CHECKING:

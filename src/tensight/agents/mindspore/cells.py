@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
+from tensight.agents.core.notices import log_once
+from tensight.agents.core.oversights import UNKNOWN_PARAMETERS
+from tensight.agents.core.process.termination import is_of_handler
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import ROOT_SCOPE, UNNAMED_MODULE, ModuleName, Names
 from tensight.agents.eager.traced_programs import Programs, Trace
@@ -24,20 +28,16 @@ from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
 from tensight.agents.mindspore.framework import PyNativeFramework, tensors_in, wraps
-from tensight.agents.notices import log_once
-from tensight.agents.oversights import UNKNOWN_PARAMETERS
-from tensight.agents.replacing import Replacements
-from tensight.agents.termination import is_of_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
+    from tensight.agents.core.oversights import Oversights
+    from tensight.agents.core.program import Program
     from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.mindspore.facts.cells import CellFacts
     from tensight.agents.mindspore.graph_programs import DumpedProgram
-    from tensight.agents.oversights import Oversights
-    from tensight.agents.program import Program
 
 _thread = threading.get_ident
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.agents.core.program import Program, Source, TracedNode
     from tensight.agents.eager.calls import Slot
     from tensight.agents.eager.step_builder import Position, RepeatedOperation
     from tensight.agents.mindspore.graph_programs import DumpedProgram
-    from tensight.agents.program import Program, Source, TracedNode
 
 _Sources = tuple["Source | None", ...]
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Parameter, nn
 
-from tensight.agents.agent import Agent
-from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.debugging import TrainingDebugger
+from tensight.agents.core.live_instances import live_instances
+from tensight.agents.core.notices import log, log_once
+from tensight.agents.core.oversights import Oversights
+from tensight.agents.core.process.endings import at_end
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.multi_optimizer import MultiOptimizerSteps
-from tensight.agents.endings import at_end
-from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
 from tensight.agents.mindspore.dump_settings import EVERYTHING, GRADIENTS
@@ -31,22 +34,19 @@ from tensight.agents.mindspore.setup import describe_mindspore
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.tuple_linking import TupleLinking
 from tensight.agents.mindspore.written_parameters import WrittenParameters
-from tensight.agents.notices import log, log_once
-from tensight.agents.oversights import Oversights
-from tensight.agents.replacing import Replacements
 from tensight.agents.setup import describe
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensight.agents.diagnosing import Diagnosing
+    from tensight.agents.core.diagnosing import Diagnosing
+    from tensight.agents.core.settings import AgentSettings
     from tensight.agents.mindspore.calls import Compiled
     from tensight.agents.mindspore.cells import CellCapture
     from tensight.agents.mindspore.facts.graphs import GraphFacts
     from tensight.agents.mindspore.facts.source import FactSource
     from tensight.agents.mindspore.graph_capture import Phase
-    from tensight.agents.settings import AgentSettings
 
 _LATE = "backward passes of compiled functions"
 """Name of the phase for graphs that the script does not call itself."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.core.finite import has_non_finite, has_non_finite_at
+from tensight.agents.core.notices import log_once
 from tensight.agents.mindspore.launches import unlink
-from tensight.agents.notices import log_once
 from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
     from tensight.agents.mindspore.launches import Files, Launch
 
 _AT_ONCE_BYTES = 2**22

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
-from tensight.agents import rendezvous
-from tensight.agents.reader import Framework
+from tensight.agents.core.connection import rendezvous
+from tensight.agents.core.reader import Framework
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.settings import AgentSettings
 
 _MOST_DEPTH = 4
 _RENDEZVOUS_VARIABLES = (

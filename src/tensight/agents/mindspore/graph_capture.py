@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.agents.core.slots import NO_SLOT
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
-from tensight.agents.slots import NO_SLOT
 from tensight.graph.run_order import RunOrder
 from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
+    from tensight.agents.core.program import Program, Source
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.mindspore.ring import DumpRing, Launch
-    from tensight.agents.program import Program, Source
 
 _GRADIENTS = "Gradients/"
 

@@ -8,6 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensight.agents.core.notices import log_once
+from tensight.agents.core.program import Program
+from tensight.agents.core.slots import NO_SLOT
 from tensight.agents.mindspore.parameter_names import ParameterNames
 from tensight.agents.mindspore.printed_constants import read_printed, with_printed_constants
 from tensight.agents.mindspore.traced_graphs import (
@@ -22,9 +25,6 @@ from tensight.agents.mindspore.traced_graphs import (
     user_stack,
 )
 from tensight.agents.mindspore.written_graphs import merged, renamed
-from tensight.agents.notices import log_once
-from tensight.agents.program import Program
-from tensight.agents.slots import NO_SLOT
 from tensight.dumps.execution import ExecutionOrder
 from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
@@ -41,8 +41,8 @@ from tensight.graph.unwritten import is_unwritten
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from tensight.agents.program import Role, TracedNode
-    from tensight.agents.slots import Io, SlotTable
+    from tensight.agents.core.program import Role, TracedNode
+    from tensight.agents.core.slots import Io, SlotTable
     from tensight.dumps.matching import Match
     from tensight.graph import Graph, Node
 

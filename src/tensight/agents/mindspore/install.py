@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.mindspore.debugger import Debugger
 
 if TYPE_CHECKING:
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.settings import AgentSettings
 
 _installed: list[Debugger] = []
 

@@ -15,10 +15,10 @@ from mindspore.train.callback import Callback
 from mindspore.train.dataset_helper import DatasetHelper
 from mindspore.train.model import Model
 
-from tensight.agents.call_stack import source_line, user_stack
+from tensight.agents.core.call_stack import source_line, user_stack
+from tensight.agents.core.notices import log_once
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.mindspore.calls import is_graph_mode
-from tensight.agents.notices import log_once
-from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

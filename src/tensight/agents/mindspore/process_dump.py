@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tensight.agents.core.notices import log_once
 from tensight.agents.mindspore.calls import GraphCalls
 from tensight.agents.mindspore.dump_switch import DumpSwitch
 from tensight.agents.mindspore.environment import rank_among_met
 from tensight.agents.mindspore.ring import DumpRing
-from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

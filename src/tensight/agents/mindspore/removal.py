@@ -12,8 +12,8 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from tensight.agents.core.process.thread_priority import lower_thread_priority
 from tensight.agents.mindspore.launches import unlink
-from tensight.agents.thread_priority import lower_thread_priority
 
 if TYPE_CHECKING:
     from tensight.agents.mindspore.launches import LaunchFolder

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tensight.agents.forking import silent_in_children
+from tensight.agents.core.process.forking import silent_in_children
 from tensight.agents.mindspore.dump_settings import (
     VARIABLE,
     is_dumped,
@@ -37,8 +37,8 @@ from tensight.agents.mindspore.ring_room import RingRoom
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
+    from tensight.agents.core.program import TracedNode
     from tensight.agents.mindspore.dump_switch import DumpSwitch
-    from tensight.agents.program import TracedNode
 
 __all__ = ["DumpRing", "Launch", "remove_stale"]
 

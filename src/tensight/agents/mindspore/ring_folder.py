@@ -14,7 +14,7 @@ import stat
 import tempfile
 from contextlib import suppress
 
-from tensight.agents.memory import free_bytes
+from tensight.agents.core.process.memory import free_bytes
 from tensight.errors import InputError
 
 MEMORY_BACKED = "/dev/shm"  # noqa: S108 - the folder in it is made by mkdtemp

@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from tensight.agents.memory import free_bytes
+from tensight.agents.core.process.memory import free_bytes
 from tensight.agents.mindspore.ring_folder import MEMORY_BACKED, free_on_disk
 from tensight.errors import TensightError
 from tensight.tensors.elements import ELEMENT_NAMES, dtype_named
@@ -14,7 +14,7 @@ from tensight.tensors.elements import ELEMENT_NAMES, dtype_named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tensight.agents.program import TracedNode
+    from tensight.agents.core.program import TracedNode
     from tensight.graph import OutputSlot
 
 _MARGIN = 1.25

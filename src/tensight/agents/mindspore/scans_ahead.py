@@ -15,12 +15,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tensight.agents.columns import StatisticsColumns
+from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.process.thread_priority import lower_thread_priority
+from tensight.agents.core.slots import Need
 from tensight.agents.mindspore.arrivals import Arrivals
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.launches import LaunchFolder
-from tensight.agents.slots import Need
-from tensight.agents.thread_priority import lower_thread_priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ import mindspore
 from tensight.agents.setup import attempt, plain
 
 if TYPE_CHECKING:
-    from tensight.agents.reader import Framework
+    from tensight.agents.core.reader import Framework
 
 _FLAGS = ("mode", "device_target", "deterministic", "pynative_synchronize", "jit_level", "enable_graph_kernel")
 

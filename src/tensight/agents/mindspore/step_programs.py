@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tensight.agents.graph_messages import graph_number
+from tensight.agents.core.graph_messages import graph_number
+from tensight.agents.core.program import Program
 from tensight.agents.mindspore.compiled_calls import GraphsInCalls
 from tensight.agents.mindspore.written_graphs import merged
-from tensight.agents.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tensight.agents.core.program import TracedNode
     from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.mindspore.graph_programs import DumpedProgram
-    from tensight.agents.program import TracedNode
 
 
 class StepPrograms:

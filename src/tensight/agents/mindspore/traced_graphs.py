@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tensight.agents.program import StackFrame, TracedNode
+from tensight.agents.core.program import StackFrame, TracedNode
 from tensight.graph import is_optimizer
 from tensight.graph.dataflow import VIRTUAL_TYPES
 from tensight.graph.optimizers import is_gathered, parameter_roles
@@ -14,7 +14,7 @@ from tensight.graph.source import parse_stack
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tensight.agents.program import Role, Source
+    from tensight.agents.core.program import Role, Source
     from tensight.graph import Graph, Node, SourceFrame
 
 _LIBRARIES = ("site-packages", "dist-packages")

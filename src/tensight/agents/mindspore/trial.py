@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import nn
 
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.live_instances import live_instances
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.mindspore.arrays import MindSporeReader
 from tensight.agents.mindspore.calls import GraphCalls, wait_for_results
 from tensight.agents.mindspore.environment import optimizers_in
 from tensight.agents.mindspore.process_dump import ProcessDump
-from tensight.agents.replacing import Replacements
 from tensight.agents.trial import Training
 
 if TYPE_CHECKING:

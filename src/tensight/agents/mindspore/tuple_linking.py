@@ -20,10 +20,10 @@ from tensight.graph.declared import Given, GivenSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
+    from tensight.agents.core.program import Program, Source
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.mindspore.launches import Launch
-    from tensight.agents.program import Program, Source
 
 _Links = dict[str, tuple["Source", ...]]
 

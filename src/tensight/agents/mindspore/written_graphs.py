@@ -10,7 +10,7 @@ from tensight.wire import encoded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tensight.agents.program import Source
+    from tensight.agents.core.program import Source
     from tensight.graph import Graph
 
 _DT_INT64 = 5

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from mindspore import Parameter, Tensor, ops
 
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.mindspore.held_memory import HeldMemory
-from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.core.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 """PyTorch's own classes of tensors with elements in memory."""

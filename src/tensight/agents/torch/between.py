@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from tensight.agents.core.program import StackFrame
     from tensight.agents.eager.call_sites import Call as RunningCall
-    from tensight.agents.program import StackFrame
     from tensight.agents.torch.calls import Call, Record
 
 _MACHINERY = frozenset({torch_modules.__file__, torch._tensor.__file__, torch.autograd.__file__})

@@ -18,7 +18,7 @@ import torch
 import torch.fx._symbolic_trace as fx_tracing
 from torch.optim import optimizer as optimizer_hooks
 
-from tensight.agents.termination import is_of_handler
+from tensight.agents.core.process.termination import is_of_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from tensight.agents.core.slots import SlotTable
     from tensight.agents.eager.names import Names
-    from tensight.agents.slots import SlotTable
     from tensight.agents.torch.between import Begun
     from tensight.agents.torch.calls import Record
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from tensight.agents.core.program import Source, StackFrame
+    from tensight.agents.core.slots import DeclaredNode
     from tensight.agents.eager.names import ModuleName
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.program import Source, StackFrame
-    from tensight.agents.slots import DeclaredNode
     from tensight.graph import OutputSlot
 
 NOWHERE = CallSite()

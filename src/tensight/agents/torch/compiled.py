@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tensight.agents.call_stack import is_compiler_output, rewritten
+from tensight.agents.core.call_stack import is_compiler_output, rewritten
+from tensight.agents.core.notices import log_once
 from tensight.agents.eager.names import unwrapped
-from tensight.agents.notices import log_once
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import inner_modules
 

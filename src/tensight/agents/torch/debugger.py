@@ -16,19 +16,19 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import CheckpointFunction
 
-from tensight.agents.agent import Agent
-from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.connection.rendezvous import as_one_run
+from tensight.agents.core.debugging import TrainingDebugger
+from tensight.agents.core.finite import SEARCH
+from tensight.agents.core.live_instances import live_instances
+from tensight.agents.core.notices import log, log_once
+from tensight.agents.core.oversights import UPDATES, Oversights
+from tensight.agents.core.process.endings import at_end
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.feeding import feeding
 from tensight.agents.eager.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.eager.traced_programs import Programs, Trace
-from tensight.agents.endings import at_end
-from tensight.agents.finite import SEARCH
-from tensight.agents.live_instances import live_instances
-from tensight.agents.notices import log, log_once
-from tensight.agents.oversights import UPDATES, Oversights
-from tensight.agents.reader import Framework
-from tensight.agents.rendezvous import as_one_run
-from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
 from tensight.agents.torch.compiled import is_compiled_in_place
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
-    from tensight.agents.diagnosing import Diagnosing
-    from tensight.agents.program import Program
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.diagnosing import Diagnosing
+    from tensight.agents.core.program import Program
+    from tensight.agents.core.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.facts.plain_tensors import Leaves
     from tensight.agents.torch.facts.source import FactSource

@@ -19,7 +19,7 @@ from tensight.tensors.schema import Moments, measures_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
 
 _DOUBLE = torch.float64
 

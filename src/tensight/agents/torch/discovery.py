@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import nn
 
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.torch.inner_modules import is_in_training, weights_in
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import torch
 from torch.autograd.graph import _engine_run_backward
 from torch.utils import checkpoint, data
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.core.call_stack import user_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from tensight.agents.program import StackFrame
+    from tensight.agents.core.program import StackFrame
 
 ENGINE = _engine_run_backward.__code__
 """Code of the function that calls autograd's engine."""

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger, subjects_among
 
 # Two packages have the same classes, and a trainer only accepts the callbacks of its own package.

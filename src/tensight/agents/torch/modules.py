@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as hooks
 
+from tensight.agents.core.notices import log_once
 from tensight.agents.eager.calls import slot_id_of_gradient
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
-from tensight.agents.notices import log_once
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
@@ -32,7 +32,7 @@ from tensight.agents.torch.scopes import EnteredScopes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
     from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.torch.boundary import Boundary
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tensight.agents.finite import has_non_finite_at
-from tensight.agents.slots import Need
+from tensight.agents.core.finite import has_non_finite_at
+from tensight.agents.core.slots import Need
 from tensight.agents.torch.arrays import TorchReader, content_key, is_in_memory, version_of
 from tensight.agents.torch.boundary import unseen
 from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
@@ -18,7 +18,7 @@ from tensight.agents.torch.operator_steps import Content, tensor_at
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
     from tensight.agents.torch.operator_steps import External, Operator, Output
 
 _FINITE, _NOW = int(Need.FINITE), int(Need.NOW)

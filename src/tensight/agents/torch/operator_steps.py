@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from tensight.agents.program import Source, TracedNode
-    from tensight.agents.slots import DeclaredNode
+    from tensight.agents.core.program import Source, TracedNode
+    from tensight.agents.core.slots import DeclaredNode
 
 Path = tuple[str | int, ...]
 """Path to a tensor in a call: ``("result",)``, ``("result", 1)``, ``("args", 0, 3)``, ``("kwargs", "out")``."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_iter
 
-from tensight.agents.call_stack import user_stack
-from tensight.agents.program import TracedNode
+from tensight.agents.core.call_stack import user_stack
+from tensight.agents.core.program import TracedNode
 from tensight.agents.torch.arrays import outline
 from tensight.agents.torch.compiled import is_from_compiled_code
 from tensight.agents.torch.framework_frames import gathers_weights
@@ -34,9 +34,9 @@ from tensight.graph.layer_node import FROM_COMPILED_CODE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.agents.core.program import Source, StackFrame
+    from tensight.agents.core.slots import SlotTable
     from tensight.agents.eager.names import Names
-    from tensight.agents.program import Source, StackFrame
-    from tensight.agents.slots import SlotTable
     from tensight.agents.torch.operator_schemas import Declaration
     from tensight.agents.torch.operator_steps import OperatorStep, Path
 

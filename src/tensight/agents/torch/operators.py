@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from tensight.agents.notices import log_once
+from tensight.agents.core.notices import log_once
 from tensight.agents.torch.boundary import unseen
 from tensight.agents.torch.compiled import OBSERVED_OPERATORS, report_compiled_in_place
 from tensight.agents.torch.framework_frames import loads_data
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
+    from tensight.agents.core.program import Source
     from tensight.agents.eager.names import Names
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.program import Source
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.operator_steps import External, Operator
     from tensight.agents.torch.operator_tracing import Started

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.core.call_stack import user_stack
 from tensight.agents.torch.framework_frames import begins_backward, code_called_by_autograd, computes_again
 
 if TYPE_CHECKING:
-    from tensight.agents.program import StackFrame
+    from tensight.agents.core.program import StackFrame
 
 _ACCUMULATE = "AccumulateGrad"
 _GRADIENTS = "Gradients/"

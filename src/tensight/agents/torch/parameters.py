@@ -13,7 +13,7 @@ from tensight.agents.torch.discovery import weights_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tensight.agents.agent import Agent
+    from tensight.agents.core.agent import Agent
     from tensight.agents.eager.names import Names
 
 # The step count, which the training counts, too.

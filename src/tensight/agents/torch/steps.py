@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.core.oversights import UNKNOWN_PARAMETERS
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.updates import Updates
-from tensight.agents.oversights import UNKNOWN_PARAMETERS
-from tensight.agents.replacing import Replacements
 from tensight.agents.torch.inner_modules import weights_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from tensight.agents.oversights import Oversights
+    from tensight.agents.core.oversights import Oversights
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.discovery import Discovery

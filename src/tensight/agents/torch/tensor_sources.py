@@ -8,7 +8,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 if TYPE_CHECKING:
-    from tensight.agents.program import Source
+    from tensight.agents.core.program import Source
 
 Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 

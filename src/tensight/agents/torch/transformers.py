@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from tensight.agents.settings import AgentSettings
+from tensight.agents.core.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger, subjects_among
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from tensight.agents.replacing import Replacements
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 from tensight.agents.trial import Training
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import line_of_user
-from tensight.agents.oversights import UPDATES
+from tensight.agents.core.call_stack import line_of_user
+from tensight.agents.core.oversights import UPDATES
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.agents.call_stack import line_of_user
+from tensight.agents.core.call_stack import line_of_user
 from tensight.agents.mindspore.executors import pynative_executor
 from tensight.agents.mindspore.facts.loss_cells import (
     ACTIVATIONS,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import Tensor, nn
 
-from tensight.agents.call_stack import line_of_user
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.call_stack import line_of_user
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.mindspore.environment import cells_in
 from tensight.agents.mindspore.facts.loss_cells import activations, loss_facts
 from tensight.agents.mindspore.facts.reading import norm_of
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tensight.agents.core.program import Source
     from tensight.agents.facts.loss_functions import Activation
     from tensight.agents.mindspore.calls import Compiled
     from tensight.agents.mindspore.dumped import DumpedTensor
     from tensight.agents.mindspore.facts.source import FactSource
     from tensight.agents.mindspore.facts.step_graphs import GraphLoss
     from tensight.agents.mindspore.graph_capture import Phase
-    from tensight.agents.program import Source
 
 _ONE_GRAPH = "in GRAPH_MODE layers are not read one by one"
 

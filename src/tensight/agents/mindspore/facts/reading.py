@@ -12,7 +12,7 @@ from tensight.tensors.narrow_types import widened
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensight.agents.reader import TensorReader
+    from tensight.agents.core.reader import TensorReader
 
 
 class Reading:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import nn
 
-from tensight.agents.call_stack import line_of_user
+from tensight.agents.core.call_stack import line_of_user
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.facts.calls import note_ranges
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
-from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.facts.optimizers import has_scale
 from tensight.agents.mindspore.facts.reading import Reading, norm_of
 from tensight.agents.mindspore.facts.structure import Ties, longest_data_set, module_rows
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.diagnosing import Diagnosing
-    from tensight.agents.reader import TensorReader
+    from tensight.agents.core.diagnosing import Diagnosing
+    from tensight.agents.core.reader import TensorReader
 
 MOST_LOSSES = 16
 """Number of backward passes, and of loss functions, of a step that are distinguished."""

@@ -7,14 +7,14 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.agents.call_stack import is_user_file
+from tensight.agents.core.call_stack import is_user_file
 from tensight.agents.mindspore.facts.loss_cells import ACTIVATIONS, MOST_BEFORE, PASSING
 from tensight.graph.operator_facts import may_write_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tensight.agents.program import Source, TracedNode
+    from tensight.agents.core.program import Source, TracedNode
 
 _GRADIENTS = "Gradients/"
 _LOSSES = {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mindspore import nn
 
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.facts.samples import fingerprint
-from tensight.agents.live_instances import live_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensight.agents.call_stack import call_of_user
+from tensight.agents.core.call_stack import call_of_user
 from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.torch.discovery import weights_of

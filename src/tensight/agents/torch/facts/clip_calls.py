@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.replacing import Replacements
+from tensight.agents.core.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from tensight.agents.call_stack import line_of_user
-from tensight.agents.termination import is_of_handler
+from tensight.agents.core.call_stack import line_of_user
+from tensight.agents.core.process.termination import is_of_handler
 from tensight.agents.torch.facts.reading import storage_key, strided_tensors, weak_storage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tensight.agents.call_stack import frame_of, is_user_code, line_of_user
+from tensight.agents.core.call_stack import frame_of, is_user_code, line_of_user
 from tensight.agents.torch.facts.autograd_functions import (
     RESHAPING,
     SCALING,

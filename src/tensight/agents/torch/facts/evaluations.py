@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import MOST_FRAMES, is_user_code, line_of_user
+from tensight.agents.core.call_stack import MOST_FRAMES, is_user_code, line_of_user
 from tensight.agents.facts.samples import shape_text
 from tensight.agents.torch.facts.lines import LOSSES
 from tensight.agents.torch.facts.reading import part_of, plain, readable_tensors, storage_key, weak_storage

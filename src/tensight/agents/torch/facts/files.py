@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensight.agents.call_stack import line_of_user
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.call_stack import line_of_user
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.torch.facts.reading import is_readable, sample
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 

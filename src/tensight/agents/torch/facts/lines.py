@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import line_of_user, source_line
+from tensight.agents.core.call_stack import line_of_user, source_line
+from tensight.agents.core.process.termination import is_of_handler
 from tensight.agents.facts.samples import shape_text
-from tensight.agents.termination import is_of_handler
 from tensight.agents.torch.facts.chosen_rows import CHOOSING, ChosenRows
 from tensight.agents.torch.facts.cuts import Cuts
 from tensight.agents.torch.facts.derivatives import Derivatives

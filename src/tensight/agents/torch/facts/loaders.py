@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from tensight.agents.call_stack import is_user_code
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.call_stack import is_user_code
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.torch.facts.made_lines import made_line
 
 if TYPE_CHECKING:

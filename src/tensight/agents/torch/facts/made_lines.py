@@ -18,11 +18,11 @@ from torch.nn.modules import module as module_hooks
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
-from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
+from tensight.agents.core.call_stack import is_user_code, line_of_user, user_stack
+from tensight.agents.core.process.termination import is_of_handler
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.facts.samples import fingerprint
 from tensight.agents.launch import when_imported
-from tensight.agents.replacing import Replacements
-from tensight.agents.termination import is_of_handler
 from tensight.agents.torch.facts.files import note_file, note_load, renamed_keys
 from tensight.agents.torch.facts.reading import is_readable, sample
 from tensight.agents.torch.inner_modules import held_tensors

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from tensight.agents.call_stack import is_user_code
+from tensight.agents.core.call_stack import is_user_code
 from tensight.agents.torch.facts import loss_graph
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.call_stack import line_of_user
+from tensight.agents.core.call_stack import line_of_user
 from tensight.agents.facts.ids import LEAST_ROWS, id_facts
 from tensight.agents.facts.loss_functions import copied_facts, empty_facts
 from tensight.agents.facts.pictures import picture_facts
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.utils.hooks import RemovableHandle
 
-    from tensight.agents.diagnosing import Diagnosing
+    from tensight.agents.core.diagnosing import Diagnosing
     from tensight.agents.eager.names import Names
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.parameters import Parameters

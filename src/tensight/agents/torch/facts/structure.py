@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from tensight.agents.call_stack import is_user_code
+from tensight.agents.core.call_stack import is_user_code
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.facts.samples import fingerprint, shape_text
-from tensight.agents.live_instances import live_instances
 from tensight.agents.torch.facts.autograd_functions import inputs_of
 from tensight.agents.torch.facts.made_lines import made_line, mode_line
 from tensight.agents.torch.facts.reading import plain, sample

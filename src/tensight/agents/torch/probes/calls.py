@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from tensight.agents.call_stack import line_of_user, user_stack
+from tensight.agents.core.call_stack import line_of_user, user_stack
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import held_tensors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import is_user_code, line_of_user
+from tensight.agents.core.call_stack import is_user_code, line_of_user
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.probes.batch import UntriedError, copied_with
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from tensight.agents.call_stack import is_user_code
+from tensight.agents.core.call_stack import is_user_code
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts.autograd_functions import kind_of
 from tensight.agents.torch.facts.composed_losses import is_weighed_probability

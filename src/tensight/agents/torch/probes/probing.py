@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.core.notices import report
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.names import unwrapped
-from tensight.agents.notices import report
-from tensight.agents.replacing import Replacements
 from tensight.agents.torch.boundary import is_transforming
 from tensight.agents.torch.facts.loaders import batches_of, longest_loader
 from tensight.agents.torch.facts.reading import is_ordinary
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from tensight.agents.diagnosing import Diagnosing
+    from tensight.agents.core.diagnosing import Diagnosing
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.facts.source import FactSource
     from tensight.agents.torch.parameters import Parameters

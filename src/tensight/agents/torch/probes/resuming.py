@@ -18,8 +18,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from tensight.agents.call_stack import is_user_code
-from tensight.agents.live_instances import live_instances
+from tensight.agents.core.call_stack import is_user_code
+from tensight.agents.core.live_instances import live_instances
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.probes.batch import LATE, UntriedError

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import minigrad
 
 from minigrad_agent.framework import MinigradFramework, MinigradReader
-from tensight.agents.agent import Agent
-from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.core.agent import Agent
+from tensight.agents.core.debugging import TrainingDebugger
+from tensight.agents.core.live_instances import live_instances
+from tensight.agents.core.reader import Framework
+from tensight.agents.core.replacing import Replacements
 from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import Names
 from tensight.agents.eager.persistent_tensors import PersistentTensors
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.eager.updates import Updates
-from tensight.agents.live_instances import live_instances
-from tensight.agents.reader import Framework
-from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tensight.agents.settings import AgentSettings
+    from tensight.agents.core.settings import AgentSettings
 
 
 class Parameters(PersistentTensors):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.core.columns import StatisticsColumns
     from tensight.agents.eager.call_sites import CallSite
 
 
