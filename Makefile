@@ -10,7 +10,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 PROGRAMS := .venvs/programs
 PEERS := .venvs/peers
 PROTOS := $(wildcard src/tensight/*/*.proto)
-KERNELS := build_kernels.py $(wildcard kernels/*)
+KERNELS := tools/build_kernels.py $(wildcard kernels/*)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 AGENT_SOURCES := $(shell find src/tensight agent tests/installed -name __pycache__ -prune -o -name "*.egg-info" -prune -o -type f \
@@ -21,7 +21,7 @@ RELEASE := .venvs/release
 RELEASE_READY := $(RELEASE)/.ready
 # Exactly what a lock holds.
 INSTALL_LOCKED := $(UV) pip install --quiet --no-deps --require-hashes
-NPM := $(BIN)/python build_page.py npm --silent
+NPM := $(BIN)/python tools/build_page.py npm --silent
 AGENT ?= oldest
 AGENT_TRIED := .venvs/.agent-tried
 # `make BUILT=yes` takes the wheels that lie in dist, and tries that of the agent.
@@ -58,7 +58,7 @@ $(UV): requirements/uv.txt
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -r $<
 	@touch $@
 
-$(READY): $(UV) requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS) $(KERNELS)
+$(READY): $(UV) requirements/dev.lock pyproject.toml tools/build_hook.py tools/build_protos.py $(PROTOS) $(KERNELS)
 	@$(INSTALL_LOCKED) --python $(VENV) --requirements requirements/dev.lock
 	@$(UV) pip install --quiet --no-deps --python $(VENV) --editable .
 	@$(BIN)/python -m compileall -q src/tensight
@@ -76,10 +76,10 @@ $(FRAMEWORKS): requirements/frameworks.txt $(PYTORCH)
 	@$(UV) pip install --quiet --python $(VENV) --requirements requirements/frameworks.txt
 	@touch $@
 
-$(PAGE): $(PAGE_SOURCES) build_page.py | $(UV)
+$(PAGE): $(PAGE_SOURCES) tools/build_page.py | $(UV)
 	@$(MAKE) --no-print-directory node
 	@echo "Building the page (the first time about a minute) ..."
-	@$(BIN)/python build_page.py
+	@$(BIN)/python tools/build_page.py
 	@touch $@
 
 demo: $(READY) ## Train a small network that goes wrong, and name the operator and the line (SCENARIO=dying-relu ...)
@@ -118,7 +118,7 @@ $(DOCS_READY): requirements/docs.lock $(UV)
 	@touch $@
 
 docs: $(DOCS_READY) ## Build the documentation site in build/site; a broken link or a page that no menu names is an error
-	$(DOCS)/bin/python build_docs.py
+	$(DOCS)/bin/python tools/build_docs.py
 
 sanitize: $(READY) ## Run the tests of the kernels with sanitizers for addresses and undefined behaviour
 	$(BIN)/python tests/tensors/sanitized.py $(SANITIZED)
@@ -131,11 +131,11 @@ format: $(READY) node ## Format the code and apply safe fixes
 page: $(PAGE) ## Build the page that the server serves
 
 api: $(READY) ## Write what is derived and committed (ui/openapi.json, words of the page, tables of conditions) after a change
-	@$(BIN)/python build_derived.py
+	@$(BIN)/python tools/build_derived.py
 
 # Node from PyPI, where the machine has none that is new enough.
 node: $(UV)
-	@needed="$$($(BIN)/python build_page.py --needs)"; test -z "$$needed" || \
+	@needed="$$($(BIN)/python tools/build_page.py --needs)"; test -z "$$needed" || \
 	  { echo "Installing Node into $(VENV) ..."; $(UV) pip install --quiet --python $(VENV) "$$needed"; }
 
 # Chinese characters need a font that has them.
@@ -199,7 +199,7 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures of docs/performance.md
 	$(BIN)/python benchmarks/ui.py
 
 # The page's own tests, again only after a change, so that .ci/run can run them beside the other checks.
-$(PAGE_TESTED): $(PAGE_SOURCES) build_page.py | $(UV)
+$(PAGE_TESTED): $(PAGE_SOURCES) tools/build_page.py | $(UV)
 	@$(MAKE) --no-print-directory node
 	$(NPM) test
 	@mkdir -p $(@D)

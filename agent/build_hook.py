@@ -8,16 +8,18 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The repository; of a release that is built from its sources, the folder that they were unpacked to.
-sys.path.insert(0, str(next(folder for folder in Path(__file__).resolve().parents if (folder / "src").exists())))
+# The tools of the repository; of a release that is built from its sources, the folder that they were unpacked to.
+sys.path.insert(
+    0, str(next(folder / "tools" for folder in Path(__file__).resolve().parents if (folder / "src").exists()))
+)
 
 import build_commit
 import build_kernels
 import build_protos
 
-SOURCES = Path(build_protos.__file__).resolve().parent
+SOURCES = Path(build_protos.__file__).resolve().parents[1]
 PACKED = (".py", ".pyi", ".proto", ".so", ".typed")
-BUILDERS = ("build_commit.py", "build_kernels.py", "build_protos.py", "kernels")
+BUILDERS = ("tools/build_commit.py", "tools/build_kernels.py", "tools/build_protos.py", "kernels")
 START_FILE = "tensight_debug.pth"
 
 

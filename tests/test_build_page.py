@@ -140,7 +140,7 @@ def test_what_the_page_is_made_of_is_neither_what_is_installed_nor_what_is_made_
         (ui / name).touch()
     sources = build_page.sources(checkout.root)
     assert set(sources) == {
-        checkout.root / "build_page.py",
+        checkout.root / "tools/build_page.py",
         ui / "package.json",
         ui / "package-lock.json",
         ui / "src/main.tsx",

@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tools"))
 
-import build_kernels  # noqa: E402 - it lies in the root of the repository
+import build_kernels  # noqa: E402 - it lies among the tools of the repository
 
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
 RUNTIMES = ("libasan.so", "libubsan.so")

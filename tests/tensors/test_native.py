@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_this_machine_has_compiled_kernels_and_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     known = native.instruction_sets()
-    assert known, "the kernels were not built: python build_kernels.py says why"
+    assert known, "the kernels were not built: python tools/build_kernels.py says why"
     monkeypatch.delenv("TENSIGHT_KERNELS", raising=False)
     assert native.description() == known[-1]
     monkeypatch.setenv("TENSIGHT_KERNELS", known[0])

@@ -1,8 +1,8 @@
 """Build the statistics kernels: `kernels/` becomes the extension module ``tensight.tensors._kernels``.
 
-Done before a wheel is packed, and before an installation in place; `python build_kernels.py` does it by hand. One file
-serves all versions of Python from 3.10 on (the stable ABI), and all processors of the machine's kind: the kernels are
-in it once for each set of instructions, and the best one is chosen when it is loaded.
+Done before a wheel is packed, and before an installation in place; `python tools/build_kernels.py` does it by hand. One
+file serves all versions of Python from 3.10 on (the stable ABI), and all processors of the machine's kind: the kernels
+are in it once for each set of instructions, and the best one is chosen when it is loaded.
 
 The compiler is ``$CXX``, or what the system has, or the one of the package `ziglang` (see `needed`). Where there is
 none, or Python's headers are not there, nothing is built: NumPy does the same at a fraction of the speed.
@@ -137,5 +137,5 @@ def _without(why: str) -> None:
 
 
 if __name__ == "__main__":
-    built = build(Path(__file__).resolve().parent)
+    built = build(Path(__file__).resolve().parents[1])
     sys.stdout.write(f"{built}\n" if built else "")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import build_http_reference
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = Path("build/docs")
 SITE = Path("build/site")
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 # Of all of Tensight only what needs nothing else.
-sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tensight.installations import COMMIT_FILE, commit_of
 

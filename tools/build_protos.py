@@ -2,7 +2,8 @@
 
 A module holds the serialized descriptor of its file, of which `tensight.messages` makes the classes: so it works with
 every protobuf from 4.25 on, whatever protoc was used. Done before a wheel is packed, and before an installation in
-place; `python build_protos.py` does it by hand (needs grpcio-tools). The built files are never edited or committed.
+place; `python tools/build_protos.py` does it by hand (needs grpcio-tools). The built files are never edited or
+committed.
 """
 
 from __future__ import annotations
@@ -50,5 +51,5 @@ def _compile(proto: Path, source: Path) -> str:
 
 
 if __name__ == "__main__":
-    for path in build(Path(__file__).resolve().parent):
+    for path in build(Path(__file__).resolve().parents[1]):
         sys.stdout.write(f"{path}\n")

@@ -29,7 +29,7 @@ from tensight.tensors import schema
 from tensight.watchpoints import CONDITIONS, Condition
 from tensight.watchpoints.advice import ADVICE, BilingualText
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 UI = ROOT / "ui"
 CONDITIONS_PAGE = ROOT / "docs" / "reference" / "conditions.md"
 DIAGNOSIS_PAGE = ROOT / "docs" / "reference" / "diagnosis.md"

