@@ -164,16 +164,6 @@ template <class Part> struct Complex {
 typedef Complex<float> Complex64;
 typedef Complex<double> Complex128;
 
-inline int64_t item_bytes(Kind kind) {
-  switch (kind) {
-    case BOOL: case INT8: case UINT8: case FLOAT8_E4M3FN: case FLOAT8_E5M2: return 1;
-    case FLOAT16: case BFLOAT16: case INT16: case UINT16: return 2;
-    case FLOAT64: case INT64: case UINT64: case COMPLEX64: return 8;
-    case COMPLEX128: return 16;
-    default: return 4;
-  }
-}
-
 // Write values as float64.
 template <class Element> void widen_each(const uint8_t *elements, int64_t count, double *values) {
   for (int64_t i = 0; i < count; i++) values[i] = Element::value(elements + i * Element::BYTES);

@@ -14,6 +14,16 @@ enum Kind : int64_t {
   KINDS
 };
 
+static inline int64_t item_bytes(Kind kind) {
+  switch (kind) {
+    case BOOL: case INT8: case UINT8: case FLOAT8_E4M3FN: case FLOAT8_E5M2: return 1;
+    case FLOAT16: case BFLOAT16: case INT16: case UINT16: return 2;
+    case FLOAT64: case INT64: case UINT64: case COMPLEX64: return 8;
+    case COMPLEX128: return 16;
+    default: return 4;
+  }
+}
+
 constexpr int64_t BLOCK = 1024;         // elements that are scanned while in the first-level cache
 constexpr int64_t PART = 1 << 15;       // elements whose totals are computed separately, then merged
 constexpr int64_t MOST_AXES = 6;        // of strided elements

@@ -2,6 +2,7 @@
 
 #include "instances.h"
 #include "interface.h"
+#include "npy_files.h"
 #include "python_rows.h"
 #include "python_scans.h"
 
@@ -110,6 +111,7 @@ static PyMethodDef METHODS[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, nullptr},
     {"scan_ranges", (PyCFunction)(void (*)(void))scan_ranges, METH_FASTCALL, nullptr},
     {"scan_shared", (PyCFunction)(void (*)(void))scan_shared, METH_FASTCALL, nullptr},
+    {"scan_files", (PyCFunction)(void (*)(void))scan_files, METH_FASTCALL, nullptr},
     {"compare", (PyCFunction)(void (*)(void))compare, METH_FASTCALL, nullptr},
     {"has_non_finite", (PyCFunction)(void (*)(void))has_non_finite, METH_FASTCALL, nullptr},
     {"instances", (PyCFunction)(void (*)(void))instances, METH_FASTCALL, nullptr},

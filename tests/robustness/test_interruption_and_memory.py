@@ -20,16 +20,16 @@ from tests.robustness.damages import NPY_HEADERS
 ROOM_BYTES = 1_500 * 2**20
 """Address space of a process that reads hostile files; a third of it is the interpreter and Arrow."""
 
-#: Runs the command and interrupts itself once the third tensor has been read: no clock decides when that is.
+#: Runs the command and interrupts itself once the third group of tensors was read: no clock decides when that is.
 INTERRUPTED = """
 import os, signal, sys, threading
 from tensight.analysis.statistics_table import StatisticsTable
 from tensight.cli import main
 fill, lock, seen = StatisticsTable.fill, threading.Lock(), []
-def counted(table, visit):
-    fill(table, visit)
+def counted(table, visits):
+    fill(table, visits)
     with lock:
-        seen.append(visit)
+        seen.append(visits)
         if len(seen) == 3:
             os.kill(os.getpid(), signal.SIGINT)
 StatisticsTable.fill = counted

@@ -1,4 +1,4 @@
-"""Run the tests of this folder with kernels that watch themselves: sanitizers for addresses and undefined behaviour.
+"""Run the tests of the kernels with kernels that watch themselves: sanitizers for addresses and undefined behaviour.
 
     python tests/tensors/sanitized.py [arguments of pytest]
 
@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_kernels  # noqa: E402 - it lies among the tools of the repository
 
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
+TESTS = [Path(__file__).parent, ROOT / "tests" / "dumps" / "test_small_files.py"]
 RUNTIMES = ("libasan.so", "libubsan.so")
 
 
@@ -54,7 +55,7 @@ def main() -> None:
             "ASAN_OPTIONS": "detect_leaks=0",
         }
         # Without capture, or the message of a sanitizer is lost with the process that it ends.
-        tests = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", str(Path(__file__).parent)]
+        tests = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *map(str, TESTS)]
         sys.exit(subprocess.run([*tests, *sys.argv[1:]], cwd=ROOT, env=environment, check=False).returncode)
 
 

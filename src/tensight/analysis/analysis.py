@@ -193,11 +193,11 @@ class Analysis:
         table = self.statistics_table
         table.prepare(visits)
 
-        def weight(visit: Visit) -> int:
-            return table.files[visit.index].size_bytes
+        def weight(group: Sequence[Visit]) -> int:
+            return sum(table.files[visit.index].size_bytes for visit in group)
 
         try:
-            self._engine.run(visits, table.fill, weight=weight, progress=self.progress)
+            self._engine.run(table.together(visits), table.fill, weight=weight, progress=self.progress)
         finally:
             store.save_later(table, self._cache)
 

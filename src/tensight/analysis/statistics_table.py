@@ -22,6 +22,7 @@ from tensight.analysis.recorded_statistics import (
     recorded_statistics,
 )
 from tensight.dumps import OpenTensor, TensorFile, TracedRow, open_tensor
+from tensight.dumps.small_files import is_small_file, scan_small_files
 from tensight.errors import TensightError
 from tensight.tensors.schema import COLUMNS, COUNTS, MEASURES, NON_FINITE
 
@@ -65,6 +66,12 @@ DEFAULT_ATOL = 1e-8
 MEASURES_OF_CHANGE = tuple(name for name in CHANGE.names or () if name != "state")
 FIRST_COMPARED = 4096
 """Number of elements that are compared before the whole previous value is read."""
+
+
+MOST_TOGETHER = 128
+"""Maximum number of files that are scanned at once: an interrupt waits for them, and other threads have the rest."""
+MOST_BYTES_TOGETHER = 4 * 2**20
+"""Size of the files that are scanned at once from which no further one is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,14 +295,66 @@ class StatisticsTable:
             for rule in visit.units:
                 self.unit_percentages(rule)
 
-    def fill(self, visit: Visit) -> None:
-        """Read a tensor once and store everything that the visit asks for; an unreadable file becomes an error row.
+    def together(self, visits: Sequence[Visit]) -> list[list[Visit]]:
+        """Group visits so that `fill` scans many small files at once; all others stay alone.
 
         Parameters
         ----------
-        visit : Visit
-            The tensor to read, and what to compute.
+        visits : sequence of Visit
+            The visits to group.
+
+        Returns
+        -------
+        list of list of Visit
+            The visits of a group have the same ranges, and nothing else to compute.
         """
+        groups: list[list[Visit]] = []
+        growing: dict[tuple[Range, ...], list[Visit]] = {}
+        sizes: dict[tuple[Range, ...], int] = {}
+        for visit in visits:
+            file = self.files[visit.index]
+            if visit.atols or visit.units or not is_small_file(file):
+                groups.append([visit])
+                continue
+            group = growing.get(visit.ranges)
+            if group is None or len(group) == MOST_TOGETHER or sizes[visit.ranges] >= MOST_BYTES_TOGETHER:
+                group = growing[visit.ranges] = []
+                sizes[visit.ranges] = 0
+                groups.append(group)
+            group.append(visit)
+            sizes[visit.ranges] += file.size_bytes
+        return groups
+
+    def fill(self, visits: Sequence[Visit]) -> None:
+        """Read tensors and store everything that the visits ask for; an unreadable file becomes an error row.
+
+        Parameters
+        ----------
+        visits : sequence of Visit
+            One visit, or some that `together` grouped.
+        """
+        for visit in self._scan_together(visits) if len(visits) > 1 else visits:
+            self._fill_one(visit)
+
+    def _scan_together(self, visits: Sequence[Visit]) -> Sequence[Visit]:
+        """Scan small files with one call of the kernels; return the visits of the files that need more than that."""
+        ranges = visits[0].ranges
+        scanned = scan_small_files([self.files[visit.index] for visit in visits], ranges)
+        indices = np.fromiter((visit.index for visit in visits), np.int64, len(visits))[scanned.indices]
+        for row, dtype, shape in zip(indices.tolist(), scanned.rows.dtypes, scanned.shapes, strict=True):
+            self.describe(row, dtype, shape)
+        rows = np.empty(len(indices), ROW)
+        rows["state"], rows["size_bytes"] = KNOWN, scanned.rows.sizes
+        rows["content_hash"] = scanned.rows.hashes
+        for name, column in scanned.rows.columns().items():
+            rows[name] = column
+        self.rows[indices] = rows
+        for number, key in enumerate(ranges):
+            self.in_range[key][indices] = scanned.in_ranges[:, number]
+        left = set(range(len(visits))).difference(scanned.indices.tolist())
+        return [visits[number] for number in sorted(left)]
+
+    def _fill_one(self, visit: Visit) -> None:
         row = visit.index
         try:
             self._read(visit)

@@ -54,6 +54,9 @@ PART = 2**15
 MOST_AXES = 6
 """Maximum number of axes of strided elements, without axes of length one and after merging contiguous ones."""
 
+MOST_DIMENSIONS = 8
+"""Maximum number of dimensions of the tensors in files that are scanned many at a time."""
+
 # indices in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
 REALS = 5

@@ -55,6 +55,31 @@ class Kernels(Protocol):
         """
         ...
 
+    def scan_files(
+        self,
+        paths: bytes,
+        count: int,
+        nameless: int,
+        buffer: int,
+        buffer_bytes: int,
+        files: int,
+        reals: int,
+        counts: int,
+        ranges: int,
+        many: int,
+        /,
+    ) -> None:
+        """Scan npy files without holding the GIL, and write a row of totals for each.
+
+        ``paths`` are ended by a zero byte each. ``nameless`` are the kinds (int64) of elements whose header contains
+        only their size, -1 if unknown. Each file is read into the buffer. For each file, ``files`` receives the kind
+        of its elements, its number of dimensions, and at most `layout.MOST_DIMENSIONS` of them (int64); the counts are
+        followed by one for each range, as in `scan_ranges`. The kind is -1, and the totals mean nothing, if the file
+        needs more: it is missing, damaged, larger than the buffer or than a segment, has another header than NumPy
+        writes on this machine, or squares leave the range of float64.
+        """
+        ...
+
     def instances(self, objects: list[object], kinds: tuple[type[_T], ...], /) -> list[_T]:
         """Return the objects whose class is one of the types, or derived from one, without running code of theirs."""
         ...

@@ -353,13 +353,13 @@ class StatisticsColumns:
             self.reserve(int(ids.max()) + 1)
         shapes = self._shapes
         return Rows(
-            ids,
-            self._iterations[ids],
-            [shapes[slot_id] for slot_id in ids.tolist()],
-            self._codes[ids],
-            self._reals[ids],
-            self._counts[ids],
-            self._exponents[ids],
+            codes=self._codes[ids],
+            reals=self._reals[ids],
+            raw_counts=self._counts[ids],
+            exponents=self._exponents[ids],
+            slot_ids=ids,
+            iterations=self._iterations[ids],
+            shapes=[shapes[slot_id] for slot_id in ids.tolist()],
         )
 
     def columns(self, slot_ids: ArrayLike) -> dict[Any, NDArray[Any]]:
