@@ -65,12 +65,13 @@ _buffer = _Buffer()
 
 def is_small_file(tensor: TensorFile) -> bool:
     """Return whether a tensor has a small local npy file of its own, for which `scan_small_files` is worthwhile."""
+    # Kernels that were built before they could scan files are still of use for the rest.
     return (
         tensor.size_bytes <= SMALL_BYTES
         and tensor.recorded is None
         and tensor.path.endswith(".npy")
         and not is_url(tensor.path)
-        and kernels() is not None
+        and hasattr(kernels(), "scan_files")
     )
 
 
