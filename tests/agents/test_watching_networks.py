@@ -98,7 +98,7 @@ def test_the_step_in_which_a_network_is_first_seen_counts() -> None:
     before.iteration = before.columns.current_iteration = 0
     before.observe(slot_id, [0.0])
     before.watches.learn(Program("kernel_graph_0", 0, tuple(network.nodes)))
-    assert before.watches.check_step(before.columns, before.retention, 0, [slot_id]) == []
+    assert before.checks.check_step([slot_id]) == []
     assert found(before.step({slot_id: [0.0]})) == [(1, "Default/one/Linear-op0")]
 
 
@@ -135,7 +135,7 @@ def test_units_whose_values_are_not_kept_are_left_alone() -> None:
     values[0, :2] = 1
     network.step({network.named("Default/one/ReLU-op0"): values})
     network.retention.clear()
-    assert network.watches.check_step(network.columns, network.retention, 0, [], again=True) == []
+    assert network.checks.check_step([], again=True) == []
 
 
 def test_saturated_units_are_counted_where_the_spread_leaves_it_open() -> None:
@@ -169,16 +169,14 @@ def test_before_the_network_is_known_minus_infinity_waits_for_the_end_of_the_ste
     process.iteration = process.columns.current_iteration = 0
     process.observe(slot_id, [-np.inf])
     node = process.slot_table.nodes[0]
-    assert process.watches.check_node(process.columns, node, 0) == []
-    assert found(process.watches.check_step(process.columns, process.retention, 0, [slot_id])) == [
-        (1, "Default/log-op0")
-    ]
+    assert process.checks.check_node(node) == []
+    assert found(process.checks.check_step([slot_id])) == [(1, "Default/log-op0")]
     log = TracedNode("Default/log-op0", "log")
     neg = TracedNode("Default/neg-op0", "neg", inputs=(("Default/log-op0", 0),))
     process.watches.learn(Program("kernel_graph_0", 0, (log, neg)))
     process.columns.current_iteration = 1
     process.observe(slot_id, [-np.inf])
-    assert found(process.watches.check_node(process.columns, node, 1)) == [(1, "Default/log-op0")]
+    assert found(process.checks.check_node(node)) == [(1, "Default/log-op0")]
 
 
 def test_overflows_that_loss_scaling_provokes_are_no_hits_unless_they_go_on() -> None:
@@ -188,13 +186,13 @@ def test_overflows_that_loss_scaling_provokes_are_no_hits_unless_they_go_on() ->
     slot_id = network.named(gradient)
     node = network.slot_table[slot_id].node
     for number in range(22):
-        network.watches.loss_scaled = True
+        network.checks.scaling.applies = True
         network.iteration = network.columns.current_iteration = number
         network.observe(slot_id, [np.inf])
-        assert network.watches.check_node(network.columns, node, number) == []
-        hits = network.watches.check_step(network.columns, network.retention, number, [slot_id], scaled_skip=True)
+        assert network.checks.check_node(node) == []
+        hits = network.checks.check_step([slot_id], scaled_skip=True)
         assert found(hits) == ([(1, gradient)] if number >= 20 else [])
-        assert not network.watches.loss_scaled
+        assert not network.checks.scaling.applies
 
 
 def test_a_skipped_update_does_not_count_as_a_weight_that_stands_still() -> None:
@@ -206,7 +204,7 @@ def test_a_skipped_update_does_not_count_as_a_weight_that_stands_still() -> None
         network.columns.current_iteration = network.iteration = number
         network.observe(weight, np.ones((2, 2)))
         order = [weight]
-        assert not network.watches.check_step(network.columns, network.retention, number, order, scaled_skip=True)
+        assert not network.checks.check_step(order, scaled_skip=True)
     assert network.see({"one.weight": np.ones((2, 2))}) == []
     assert network.see({"one.weight": np.ones((2, 2))}) == [(1, "one.weight")]
 
@@ -217,7 +215,7 @@ def test_a_weight_that_jumps_in_the_first_update_is_compared_with_how_it_began()
     names = ["one.weight", "head.weight"]
     for name in names:
         network.columns.scan(network.named(name), np.ones((4, 4)))
-    assert network.watches.check_initial(network.columns) == []
+    assert network.checks.check_initial() == []
     assert network.see({"one.weight": np.ones((4, 4)), "head.weight": np.full((4, 4), 50.0)}) == [(1, "head.weight")]
 
 
@@ -307,7 +305,7 @@ def test_zeros_are_explained_by_what_goes_in_in_the_graph_that_runs() -> None:
     programs = [Program("kernel_graph_0", 0, tuple(network.nodes)), Program("kernel_graph_1", 1, tuple(others))]
     network.watches.learn(programs[1])
     # The graph that was learnt last is not the one that runs.
-    network.watches.spreading.program = programs[0]
+    network.watches.network.program = programs[0]
     for _ in range(5):
         assert network.see({"x": [0.0], "one.weight": [1.0], hidden: [0.0]}) == []
 
@@ -357,20 +355,20 @@ def test_what_works_on_scaled_gradients_is_passed_over_and_what_came_before_them
     unscale = network.traced("Default/unscale-op0", "unscale")
     network.watches.learn(Program("kernel_graph_0", 0, (*network.nodes, unscale)))
     order = [network.named(name) for name in ("Default/one/Linear-op0", GRADIENT.format("one"), unscale.name)]
-    network.watches.loss_scaled = True
+    network.checks.scaling.applies = True
     network.iteration = network.columns.current_iteration = 0
     at_nodes = []
     for slot_id in order:
         network.observe(slot_id, [np.inf])
-        at_nodes += found(network.watches.check_node(network.columns, network.slot_table[slot_id].node, 0))
+        at_nodes += found(network.checks.check_node(network.slot_table[slot_id].node))
     assert at_nodes == [(1, "Default/one/Linear-op0")]
-    hits = network.watches.check_step(network.columns, network.retention, 0, order, scaled_skip=True, again=False)
+    hits = network.checks.check_step(order, scaled_skip=True, again=False)
     assert hits == []
-    network.watches.loss_scaled = True
+    network.checks.scaling.applies = True
     network.iteration = network.columns.current_iteration = 1
     for slot_id in order:
         network.observe(slot_id, [np.inf])
-    hits = network.watches.check_step(network.columns, network.retention, 1, order)
+    hits = network.checks.check_step(order)
     assert len(hits) == 3
 
 
@@ -396,16 +394,16 @@ def calls_after_a_nan(steps: int) -> int:
     slot_ids = [process.slot_id(node.name, node.type, node.role) for node in nodes]
     program = Program("kernel_graph_0", 0, tuple(nodes))
     process.watches.learn(program)
-    process.watches.spreading.program = program
+    process.watches.network.program = program
     process.iteration = process.columns.current_iteration = 0
     hits: list[AgentHit] = []
 
     def run() -> None:
         for slot_id in slot_ids:
             process.observe(slot_id, [np.nan])
-            at_node = process.watches.check_node(process.columns, process.slot_table[slot_id].node, 0)
+            at_node = process.checks.check_node(process.slot_table[slot_id].node)
             if at_node:
-                hits.extend(process.watches.with_held_back(process.columns, at_node, 0))
+                hits.extend(process.checks.with_held_back(at_node))
 
     calls = calls_of(run)
     # The loop may leave a NaN out, until an operator behind it has one: it came in with the input.

@@ -11,6 +11,7 @@ import pytest
 from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.core.retention import Retention
 from tensight.agents.core.slots import Need, SlotTable
+from tensight.agents.core.watching.checks import StepChecks
 from tensight.agents.core.watching.watches import Watches
 from tensight.watchpoints import Selector, Watchpoint, parse_watch
 from tensight.wire import set_command
@@ -65,7 +66,8 @@ class Process:
         self.columns = StatisticsColumns()
         reader = ArrayReader()
         self.retention = Retention(reader, 2**20)
-        self.watches = Watches(self.slot_table, reader, check_at_nodes=check_at_nodes)
+        self.watches = Watches(self.slot_table, check_at_nodes=check_at_nodes)
+        self.checks = StepChecks(self.watches, reader, self.columns, self.retention)
         self.iteration = -1
 
     def watch(self, text: str, on: str = "all", number: int = 1) -> str:
@@ -101,7 +103,7 @@ class Process:
         self.retention.turn_over()
         for slot_id, value in values.items():
             self.observe(slot_id, value)
-        return self.watches.check_step(self.columns, self.retention, self.iteration, list(values))
+        return self.checks.check_step(list(values))
 
 
 def found(hits: list[AgentHit]) -> list[tuple[int, str]]:
@@ -258,7 +260,7 @@ def test_how_far_a_weight_moved_is_read_from_its_values_where_statistics_leave_i
     process = Process()
     weight = process.slot_id("w", "Parameter", "weight")
     process.watch("weight_change_too_large(abs_mean_update_ratio_gt=0.5)", "weights")
-    assert list(process.watches.wants_changes) == [weight]
+    assert process.slot_table.needs[weight] & Need.CHANGE
     assert process.step({weight: np.array([1.0, -1.0])}) == []
     hits = process.step({weight: np.array([-1.0, 1.0])})
     assert found(hits) == [(1, "w")]
@@ -285,7 +287,7 @@ def test_the_initial_state_is_checked_by_the_condition_for_it_alone() -> None:
     process.watch("tensor_all_zero", "all", 2)
     process.columns.current_iteration = -1
     process.columns.scan(weight, np.zeros(3))
-    assert found(process.watches.check_initial(process.columns)) == [(1, "w")]
+    assert found(process.checks.check_initial()) == [(1, "w")]
     assert found(process.step({weight: np.zeros(3)})) == [(2, "w")]
 
 
@@ -294,14 +296,13 @@ def test_a_node_is_checked_as_soon_as_it_has_run_and_not_again_at_the_end_of_the
     one, other = process.slot_id("Default/a-op0"), process.slot_id("Default/b-op0")
     process.watch("TO")
     process.watch("TL(max_gt=2) persist=2", number=2)
-    assert process.watches.wants_now
     process.iteration = process.columns.current_iteration = 0
     process.observe(one, [np.nan])
     process.observe(other, [1.0])
     nodes = process.slot_table.nodes
-    assert found(process.watches.check_node(process.columns, nodes[0], 0)) == [(1, "Default/a-op0")]
-    assert process.watches.check_node(process.columns, nodes[1], 0) == []
-    assert process.watches.check_step(process.columns, process.retention, 0, [one, other]) == []
+    assert found(process.checks.check_node(nodes[0])) == [(1, "Default/a-op0")]
+    assert process.checks.check_node(nodes[1]) == []
+    assert process.checks.check_step([one, other]) == []
 
 
 def test_a_hit_tells_every_parameter_of_its_condition() -> None:
@@ -345,12 +346,12 @@ def test_a_step_that_is_checked_again_tells_its_hits_again_and_does_not_count_tw
     process.watch("TL(max_gt=2) persist=2", number=1)
     process.watch("TO", number=2)
     process.watch("weight_not_changed(rtol=0, atol=0)", "weights", number=3)
-    again = {"columns": process.columns, "retention": process.retention, "order": [slot_id, weight], "again": True}
+    order = [slot_id, weight]
     process.step({slot_id: [1.0], weight: [1.0]})
     assert found(process.step({slot_id: [3.0, np.nan], weight: [1.0]})) == [(2, "Default/a-op0"), (3, "w")]
-    assert found(process.watches.check_step(iteration=1, **again)) == [(2, "Default/a-op0"), (3, "w")]
+    assert found(process.checks.check_step(order, again=True)) == [(2, "Default/a-op0"), (3, "w")]
     assert found(process.step({slot_id: [3.0], weight: [2.0]})) == [(1, "Default/a-op0")]
-    assert found(process.watches.check_step(iteration=2, **again)) == [(1, "Default/a-op0")]
+    assert found(process.checks.check_step(order, again=True)) == [(1, "Default/a-op0")]
 
 
 def calls_of(function: Callable[[], object]) -> int:

@@ -12,6 +12,7 @@ from tensight.agents.core.retention import Retention
 from tensight.agents.core.scalars import Scalars
 from tensight.agents.core.settings import AgentSettings
 from tensight.agents.core.slots import DeclaredNode, Need, SlotTable
+from tensight.agents.core.watching.checks import LossScaling
 from tensight.agents.torch.debugger import Debugger
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class SeeingAgent:
     diagnosing: None = None
     order: list[int] = field(default_factory=list)
     tracer: Any = field(default_factory=lambda: SimpleNamespace(is_on=False))
-    watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False, any=False))
+    watches: Any = field(default_factory=lambda: SimpleNamespace(any=False))
+    checks: Any = field(default_factory=lambda: SimpleNamespace(scaling=LossScaling()))
 
     def __post_init__(self) -> None:
         self.slot_table.decide_needs(lambda _: self.need)

@@ -185,13 +185,13 @@ def test_an_update_that_a_scaler_leaves_out_ends_a_step() -> None:
         for scale in (1.0, float("inf"), 1.0):
             optimizer.zero_grad()
             scaled = scaler.scale(model(batch()).sum() * scale)
-            assert seen.agent.watches.loss_scaled
+            assert seen.agent.checks.scaling.applies
             scaled.backward()
             before = model.weight.detach().clone()
             scaler.step(optimizer)
             scaler.update()
             assert torch.equal(before, model.weight) == (scale != 1.0)
-            assert not seen.agent.watches.loss_scaled
+            assert not seen.agent.checks.scaling.applies
     assert [step.skipped for step in seen.steps] == [False, True, False]
     assert seen.steps[1].of("Gradients/Default/weight/AccumulateGrad-op0").non_finite_count > 0
 

@@ -34,6 +34,7 @@ from tensight.agents.core.slots import Need, SlotTable
 from tensight.agents.core.step_needs import StepNeeds
 from tensight.agents.core.stops import Stops
 from tensight.agents.core.user_rules import UserRules
+from tensight.agents.core.watching.checks import StepChecks
 from tensight.agents.core.watching.watches import Watches
 from tensight.graph.steps import iteration_of, step_of
 
@@ -82,6 +83,9 @@ class Agent:
     columns : StatisticsColumns
     retention : Retention
     watches : Watches
+        What is watched.
+    checks : StepChecks
+        What of it hits.
     recorder : Recorder
     tracer : Tracer
     diagnosing : Diagnosing or None
@@ -122,16 +126,11 @@ class Agent:
         self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         self.watches = Watches(
-            self.slot_table,
-            reader,
-            check_at_nodes=at_nodes and not cursor,
-            keep_values=settings.partial_memory,
-            stops_for_every=settings.stop_on == "every",
+            self.slot_table, check_at_nodes=at_nodes and not cursor, keep_values=settings.partial_memory
         )
         self.recorder = Recorder(settings, framework, reader)
         self.tracer = Tracer(settings, framework, script)
         self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
-        self.watches.nothing_is_left = self.scalars.have_fallen_to_zero
         self.comparison = TraceComparison(settings, framework)
         self._needs = StepNeeds(
             *(settings, self.slot_table, self.watches, self.recorder, self.tracer, self.comparison),
@@ -140,6 +139,11 @@ class Agent:
         )
         self.retention = Retention(
             *(reader, settings.memory_budget_bytes, self._needs.wants_copies, framework.free_bytes)
+        )
+        self.checks = StepChecks(
+            *(self.watches, reader, self.columns, self.retention),
+            stops_for_every=settings.stop_on == "every",
+            nothing_is_left=self.scalars.have_fallen_to_zero,
         )
         self.step = 0
         self.capturing = True
@@ -311,7 +315,7 @@ class Agent:
             differs = self._compare(node.name) is not None
             self._nodes_done += 1
             stops_here = self._stops.stops_at(node.name)
-            hits = self.watches.check_node(self.columns, node, self.step, self.retention)
+            hits = self.checks.check_node(node)
             if hits and not self._learn_of(node.name, is_urgent=stops_here):
                 self._hits_put_off += hits
                 hits = []
@@ -350,8 +354,7 @@ class Agent:
     def _marked_within(self, hits: list[AgentHit]) -> list[AgentHit]:
         """Return hits on nodes of this step, with those in which they originate, each marked as a reason to stop."""
         self._hits_put_off = []
-        hits = self.watches.with_held_back(self.columns, hits, self.columns.current_iteration, self.retention)
-        return self.watches.marked(hits, self.columns, self.running_program)
+        return self.checks.marked(self.checks.with_held_back(hits), self.running_program)
 
     def diverges(self, *, is_known: bool) -> None:
         """Note that the step differs from what its beginning let expect: it goes on as an earlier one, or as none.
@@ -364,7 +367,7 @@ class Agent:
         if self._is_over:
             return
         try:
-            self.watches.runs_anew = not is_known
+            self.checks.runs_anew = not is_known
             self._learned_at = -1
             if is_known:
                 self._learn_running()
@@ -461,7 +464,7 @@ class Agent:
         self.step += 1
         self._background.step = self.step
         is_new = self._programs.learn(program)
-        self.watches.runs(program)
+        self.watches.causes.runs(program)
         hits: list[AgentHit] = []
         differs = False
         if captured:
@@ -569,7 +572,7 @@ class Agent:
         self._seen.clear()
         self._hits_put_off = []
         self._nodes_done = 0
-        self.watches.runs_anew = False
+        self.checks.runs_anew = False
         self.columns.current_iteration = self.step
 
     # --- stopped ---
@@ -579,15 +582,8 @@ class Agent:
         if not self.watches.any:
             return []
         if self.columns.current_iteration < 0:
-            return self.watches.check_initial(self.columns, self.retention)
-        return self.watches.check_step(
-            self.columns,
-            self.retention,
-            self.columns.current_iteration,
-            self._seen,
-            scaled_skip=scaled_skip,
-            again=again,
-        )
+            return self.checks.check_initial()
+        return self.checks.check_step(self._seen, scaled_skip=scaled_skip, again=again)
 
     def _as_left(self, slot_id: int) -> Any | None:
         """Return a weight that is unchanged since the last step; None at the end of a step, or if that is uncertain."""

@@ -139,7 +139,7 @@ class CellCapture:
         self._updates.begin_step()
         self._scaled = None, None
         self._is_quiet = False
-        self._agent.watches.loss_scaled = False
+        self._agent.checks.scaling.applies = False
         self._compiled_calls.begin()
         self._calls.begin_step()
 
@@ -199,7 +199,7 @@ class CellCapture:
         if not self._calls.sees and self._step_on != "forward" and not wraps(cell):
             return original(cell, *given, **named)
         if isinstance(cell, nn.TrainOneStepWithLossScaleCell):
-            self._agent.watches.loss_scaled = True
+            self._agent.checks.scaling.applies = True
         name, is_passed = self._name(cell)
         if is_passed:
             return self._quietly(original, cell, *given, **named)
@@ -364,7 +364,7 @@ class CellCapture:
     def _scale(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Note that gradients may overflow on purpose until the step ends."""
         if _thread() == self._thread:
-            self._agent.watches.loss_scaled = True
+            self._agent.checks.scaling.applies = True
         return self._scale_by_constant(original, *given, **named)
 
     def _scale_by_constant(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:

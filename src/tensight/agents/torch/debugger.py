@@ -402,7 +402,7 @@ class Debugger(TrainingDebugger):
 
     def _loss_scaled(self) -> None:
         if self._agent is not None:
-            self._agent.watches.loss_scaled = True
+            self._agent.checks.scaling.applies = True
 
     def _forward_done(self, _: nn.Module) -> None:
         self._end_step(False)
@@ -422,7 +422,7 @@ class Debugger(TrainingDebugger):
                 # In the first steps, and then ever more rarely: a search costs some 30 ms.
                 self._discovery.meet_copies()
             self._parameters.observe(partial(self._feeding, trace), without_gradients, cut_off)
-            agent.watches.idle = self._parameters.idle
+            agent.checks.idle = self._parameters.idle
             if is_capturing:
                 self._note_step(trace)
                 follows = isinstance(self._capture, ModuleCapture) and agent.watches.any and not is_compiled_somewhere()
@@ -437,7 +437,7 @@ class Debugger(TrainingDebugger):
                     self._probing.step_done(agent.step + 1)
                 agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             finally:
-                agent.watches.loss_scaled = False
+                agent.checks.scaling.applies = False
                 self._capture.begin_step()
                 self._capture_operators_if_wanted()
                 unreached.begin_step()

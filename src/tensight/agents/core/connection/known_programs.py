@@ -69,7 +69,7 @@ class KnownPrograms:
 
     def learn(self, program: Program) -> bool:
         """Note what ran; return whether something new was reported to the server."""
-        self.latest = self._watches.spreading.program = program
+        self.latest = self._watches.network.program = program
         previous = self._programs.get(program.number)
         if previous is program or (previous is not None and _has_same_nodes(previous, program)):
             return False

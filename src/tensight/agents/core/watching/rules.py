@@ -199,14 +199,21 @@ class StepTable:
     ----------
     rows : Rows
         Statistics of each slot.
+    iteration : int
+        That of the step.
+
+    Attributes
+    ----------
+    columns : dict
+        Statistics and whatever else checks need of each slot.
     present : ndarray of bool
         Which slots were observed in this step.
     """
 
-    def __init__(self, rows: Rows, present: NDArray[np.bool_]) -> None:
+    def __init__(self, rows: Rows, iteration: int) -> None:
         self.columns: Table = rows.columns()
         self.rows = rows
-        self.present = present
+        self.present = rows.iterations == iteration
         self._bounds: dict[object, Bounds] = {}
 
     def may_hit(self, compiled_check: CompiledCheck, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:

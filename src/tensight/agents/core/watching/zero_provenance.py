@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.core.columns import StatisticsColumns
     from tensight.agents.core.slots import SlotTable
-    from tensight.graph import Layers
+    from tensight.agents.core.watching.network import KnownNetwork
 
 
 class ObservedProvenance:
@@ -22,13 +22,16 @@ class ObservedProvenance:
     Parameters
     ----------
     slot_table : SlotTable
+    network : KnownNetwork
     """
 
-    def __init__(self, slot_table: SlotTable) -> None:
+    def __init__(self, slot_table: SlotTable, network: KnownNetwork) -> None:
         self._slot_table = slot_table
+        self._network = network
 
-    def sources(self, layers: Layers, slot_ids: Iterable[int]) -> Iterator[int]:
+    def sources(self, slot_ids: Iterable[int]) -> Iterator[int]:
         """Yield the slots whose statistics show where the zeros of some slots come from."""
+        layers = self._network.running_layers
         for slot_id in slot_ids:
             provenance = layers.zero_provenances.get(self._slot_table[slot_id].node.name)
             for name, slot in () if provenance is None else provenance.sources:
@@ -38,24 +41,20 @@ class ObservedProvenance:
 
     def propagated(
         self,
-        layers: Layers,
         columns: StatisticsColumns,
         slot_ids: NDArray[np.int64],
-        iteration: int,
         if_unknown: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         """Return which of some slots, if they are zero, only propagate zeros of their inputs.
 
         Parameters
         ----------
-        layers : Layers
         columns : StatisticsColumns
         slot_ids : ndarray of int64
-        iteration : int
-            The step.
         if_unknown : ndarray of bool
             The result for each of them if its inputs were not observed.
         """
+        layers = self._network.running_layers
         names = [self._slot_table[slot_id].node.name for slot_id in slot_ids.tolist()]
         provenances = [layers.zero_provenances.get(name) for name in names]
         known_provenances = [provenance for provenance in provenances if provenance is not None]
@@ -64,7 +63,7 @@ class ObservedProvenance:
             slot_id = self._slot_table.find(*source)
             if slot_id is not None:
                 sources[source] = slot_id
-        zero = _zero(columns, [slot_id for slot_id in sources.values() if slot_id >= 0], iteration)
+        zero = _zero(columns, [slot_id for slot_id in sources.values() if slot_id >= 0])
         result = []
         for provenance, unknown in zip(provenances, if_unknown.tolist(), strict=True):
             source_zeros = (
@@ -75,12 +74,12 @@ class ObservedProvenance:
         return np.array(result, np.bool_)
 
 
-def _zero(columns: StatisticsColumns, slot_ids: list[int], iteration: int) -> dict[int, bool]:
-    """Return whether all elements are zero, for each of these slots that was observed in a step."""
+def _zero(columns: StatisticsColumns, slot_ids: list[int]) -> dict[int, bool]:
+    """Return whether all elements are zero, for each of these slots that was observed in this step."""
     if not slot_ids:
         return {}
     rows = columns.take(slot_ids)
     counts, zeros = rows.counts[:, 0], rows.counts[:, 4]
     zero = (counts == zeros) & (counts > 0)
     every = zip(slot_ids, rows.iterations.tolist(), zero.tolist(), strict=True)
-    return {slot_id: is_zero for slot_id, seen, is_zero in every if seen == iteration}
+    return {slot_id: is_zero for slot_id, seen, is_zero in every if seen == columns.current_iteration}
