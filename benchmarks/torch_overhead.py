@@ -45,6 +45,8 @@ TOOLS = (
         "recommended",
         bars=dict.fromkeys(SMALL, 2.5),
     ),
+    Tool("tensight-alone", "tensight: a rank that watches itself", bars={"transformer": 1.10}),
+    Tool("tensight-alone-hits", "tensight: a rank that watches itself, hits alone", bars={"transformer": 1.10}),
     Tool("tensight-traced", "tensight: trace of modules", bars={"transformer": 1.05}),
     Tool("tensight-traced-operators", "tensight: trace of operators", bars={"transformer": 1.5}),
     Tool("plain", "no tool, in the peers' environment", peer=True),

@@ -198,6 +198,23 @@ def tensight_traced(
 
 
 @contextlib.contextmanager
+def tensight_alone(work: Workload, options: argparse.Namespace, **settings: Any) -> Iterator[Callable[[], None]]:
+    """Watch as a rank alone: the recommended set, and facts, appended to files; no server."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tensight-bench-") as folder,
+        tensight(work, options, alone=folder, **settings) as step,
+    ):
+        yield step
+
+
+@contextlib.contextmanager
+def tensight_alone_hits(work: Workload, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
+    """Do the same without facts."""
+    with tensight_alone(work, options, findings="off") as step:
+        yield step
+
+
+@contextlib.contextmanager
 def tensight_traced_operators(work: Workload, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
     with tensight_traced(work, options, "ops") as step:
         yield step
@@ -280,6 +297,8 @@ TOOLS = {
         tensight_watched,
         tensight_operators,
         tensight_watched_operators,
+        tensight_alone,
+        tensight_alone_hits,
         tensight_traced,
         tensight_traced_operators,
         msprobe,

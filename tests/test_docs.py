@@ -212,6 +212,7 @@ def test_each_walk_names_the_files_in_its_way() -> None:
         "a watchpoint",
         "a tensor to a heat map",
         "a dump to a hit",
+        "a hit on one of a thousand ranks",
         "a fact to a finding",
     ]
     for walk in walks:

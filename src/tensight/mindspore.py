@@ -28,6 +28,7 @@ def debug(
     findings: Findings | None = None,
     record: str | None = None,
     record_folder: str | None = None,
+    alone: str | None = None,
     trace: str | None = None,
     trace_steps: int | None = None,
     against: str | None = None,
@@ -50,8 +51,8 @@ def debug(
     Other Parameters
     ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, findings, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, \
-partial_memory, job, quiet
+stop_on, findings, record, record_folder, alone, trace, trace_steps, against, keep_going, \
+memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.core.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
@@ -88,6 +89,7 @@ partial_memory, job, quiet
         findings=findings,
         record=record,
         record_folder=record_folder,
+        alone=alone,
         trace=trace,
         trace_steps=trace_steps,
         against=against,

@@ -1,17 +1,25 @@
-"""Which ranks something is true of, in a few words: a run of a thousand ranks has a thousand equal statements."""
+"""The ranks of a run: the files to which they append lines, and on which of them something is true, in words.
+
+A run of a thousand ranks has a thousand files and a thousand equal statements.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.errors import InputError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
 
 _MOST_PARTS = 8
 """Ranks and ranges of ranks up to which all are listed."""
 
 _FEW_PARTS = 3
 """How many are listed of more."""
+
+_MOST_DIGITS = 10
 
 
 def ranks_text(ranks: Collection[int], of: Collection[int]) -> str:
@@ -73,3 +81,61 @@ def _listed(ranks: Iterable[int]) -> str:
     if len(parts) > _MOST_PARTS:
         return f"{', '.join(parts[:_FEW_PARTS])} …"
     return ", ".join(parts)
+
+
+class RankFile:
+    """A file to which a process of a rank appends lines; it stops at a maximum size.
+
+    A line is there as soon as `write` returns, whatever happens to the process afterwards.
+
+    Parameters
+    ----------
+    folder : Path
+    kind : str
+        What the lines are: the beginning of the file's name.
+    rank, number : int
+        Of the process; the number tells processes of one rank apart.
+    most_bytes : int
+    """
+
+    def __init__(self, folder: Path, kind: str, rank: int, number: int, most_bytes: int = 1 << 28) -> None:
+        self._path = folder / f"{kind}-{rank}-{number}.jsonl"
+        self._left = most_bytes
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        """Append lines. OSError if that fails."""
+        content = b"".join(lines)
+        if content and len(content) <= self._left:
+            self._left -= len(content)
+            with self._path.open("ab", buffering=0) as file:
+                file.write(content)
+
+
+def rank_of_file(path: Path) -> int:
+    """Return the rank whose process has written a file, by its name; 0 if that has none."""
+    digits = path.name.split("-")[1] if "-" in path.name else ""
+    return int(digits) if digits.isdecimal() and len(digits) < _MOST_DIGITS else 0
+
+
+def complete_lines(path: Path, most_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file, as far as they are complete: a process that was killed leaves a part of the last one.
+
+    Parameters
+    ----------
+    path : Path
+    most_bytes : int
+        Maximum length of a line.
+
+    Raises
+    ------
+    InputError
+        A line is longer.
+    OSError
+        The file cannot be read.
+    """
+    with path.open("rb") as file:
+        while line := file.readline(most_bytes + 1):
+            if line.endswith(b"\n"):
+                yield line
+            elif len(line) > most_bytes:
+                raise InputError(f"a line is longer than {most_bytes:,} bytes")

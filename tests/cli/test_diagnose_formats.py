@@ -16,7 +16,8 @@ from markdown_it import MarkdownIt
 from tensight.cli.diagnosis.words import WORDS
 from tensight.diagnosis.catalogue import RULES
 from tensight.diagnosis.findings import SHOWN_FACTS
-from tensight.diagnosis.lines import FactsFile, line_of
+from tensight.diagnosis.lines import KIND, line_of
+from tensight.ranks import RankFile
 
 Run = Callable[..., Any]
 
@@ -47,7 +48,7 @@ def _write(folder: Path, group: str, optimizer: str) -> Path:
             line_of("rates", step, [{"name": group, "optimizer": optimizer, "rate": 0.0, "initial_rate": 0.0}]),
             line_of("groups", step, [{"name": group, "optimizer": optimizer, "rate": 0.0, "made_line": "train.py:1"}]),
         ]
-    FactsFile(folder, 0, 1).write(lines)
+    RankFile(folder, KIND, 0, 1).write(lines)
     return folder
 
 
@@ -249,7 +250,7 @@ def test_facts_that_are_shown_have_names_in_both_languages(fact: str) -> None:
 def test_where_no_step_is_seen_no_format_says_that_nothing_was_found(tensight: Run, tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     facts.mkdir()
-    FactsFile(facts, 0, 1).write([line_of("losses", 1, [{"name": "loss", "value": 1.0}])])
+    RankFile(facts, KIND, 0, 1).write([line_of("losses", 1, [{"name": "loss", "value": 1.0}])])
     for name in ("text", "markdown", "github", "sarif", "junit", "json"):
         ended = tensight("diagnose", "--format", name, "--html", tmp_path / "report.html", facts)
         assert ended.code == 2
@@ -266,7 +267,7 @@ def test_probes_are_in_reports_for_people(tensight: Run, tmp_path: Path) -> None
     facts.mkdir()
     row = {"name": "order", "probe": "order", "model": "Net <b>", "outcome": "untried", "why": "<i>"}
     steps = [line_of("steps", step, [{"name": "step"}]) for step in range(1, 4)]
-    FactsFile(facts, 0, 1).write([*steps, line_of("probes", 3, [row])])
+    RankFile(facts, KIND, 0, 1).write([*steps, line_of("probes", 3, [row])])
     report = tmp_path / "report.html"
     markdown = tensight("diagnose", "--format", "markdown", "--html", report, facts).out
     assert "- not tried: later words do not change earlier outputs (\\<i\\>)" in markdown
@@ -276,7 +277,7 @@ def test_probes_are_in_reports_for_people(tensight: Run, tmp_path: Path) -> None
 def test_a_healthy_training_passes_in_all_formats(tensight: Run, tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     facts.mkdir()
-    FactsFile(facts, 0, 1).write([line_of("steps", step, [{"name": "step"}]) for step in range(1, 4)])
+    RankFile(facts, KIND, 0, 1).write([line_of("steps", step, [{"name": "step"}]) for step in range(1, 4)])
     said = {
         name: tensight("diagnose", "--format", name, "--html", tmp_path / "report.html", facts)
         for name in ("text", "markdown", "github", "sarif", "junit")

@@ -10,8 +10,9 @@ import pytest
 
 from tensight.diagnosis import facts as facts_module
 from tensight.diagnosis.facts import SCHEMA, Facts
-from tensight.diagnosis.lines import AGAIN, MOST_LINE, OVER, FactsFile, about, line_of, read_folder, take
+from tensight.diagnosis.lines import AGAIN, KIND, MOST_LINE, OVER, about, line_of, read_folder, take
 from tensight.errors import InputError
+from tensight.ranks import RankFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +142,7 @@ def test_the_memory_of_facts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_folder_has_a_file_for_each_process(tmp_path: Path) -> None:
     for rank, steps in ((1, 20), (0, 20), (2, 3)):
-        file = FactsFile(tmp_path, rank, 77)
+        file = RankFile(tmp_path, KIND, rank, 77)
         for step in range(1, steps + 1):
             file.write([line_of("steps", step, [{"name": "step"}])])
     with (tmp_path / "facts-1-77.jsonl").open("ab") as cut_off:
@@ -158,7 +159,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_files_have_a_maximum_size(tmp_path: Path) -> None:
-    file = FactsFile(tmp_path, 0, 1, most_bytes=200)
+    file = RankFile(tmp_path, KIND, 0, 1, most_bytes=200)
     for step in range(10):
         file.write([line_of("losses", step, [LOSS])])
     assert 0 < (tmp_path / "facts-0-1.jsonl").stat().st_size <= 200

@@ -105,3 +105,26 @@ def write_lenet(walk: Walk, fault: str = "none") -> None:
     script = script.replace('default="none"', f'default="{fault}"')
     script = script.replace("parser.parse_args()", "parser.parse_known_args()[0]")
     (walk.folder / "train.py").write_text(script)
+
+
+RANKS_WITH_A_BAD_BATCH = """\
+import torch
+from torch import distributed, nn
+
+distributed.init_process_group("gloo")
+torch.set_num_threads(1)
+rank = distributed.get_rank()
+torch.manual_seed(0)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+torch.manual_seed(rank)
+for step in range(1, 56):
+    inputs = torch.randn(4, 8)
+    if rank == 5 and step == 30:
+        inputs[0, 0] = float("nan")
+    optimizer.zero_grad()
+    model(inputs).square().mean().backward()
+    optimizer.step()
+distributed.destroy_process_group()
+"""
+"""A training of several ranks, one of which reads a bad batch."""

@@ -16,6 +16,7 @@ from tests.docs.readers import (
     A_TRAINING_OF_MINDSPORE_INSIGHT,
     BATCHES,
     CELLS,
+    RANKS_WITH_A_BAD_BATCH,
     use_mindspore,
     write_lenet,
 )
@@ -244,3 +245,22 @@ def test_debug_a_dump(follow: Follow, dump_210: Path) -> None:
         shutil.copytree(dump_210, walk.folder / "dumps" / "lenet" / "monday")
         walk.terminal()
         assert "lenet/monday" in walk.cell()
+
+
+@pytest.mark.long
+def test_debug_a_thousand_ranks(follow: Follow) -> None:
+    with follow("docs/how-to/debug-a-thousand-ranks.md") as walk:
+        (walk.folder / "train.py").write_text(RANKS_WITH_A_BAD_BATCH)
+        walk.terminal()
+        walk.terminal()
+        shown = walk.terminal(finds="check")
+        printed = walk.next("text").text
+        assert [line for line in printed.splitlines() if line.startswith(("8 ranks", "●"))] == [
+            line for line in shown.splitlines() if line.startswith(("8 ranks", "●"))
+        ]
+        assert re.search(r"step 30 +0_input_0 +0 .*on rank 5", shown)
+        shown = walk.terminal(finds="check")
+        assert '"ranks": 8' in shown
+        walk.terminal()
+        shown = walk.terminal(finds="check")
+        assert "NaN came in at step 30 in 0_input_0, which nothing observed in this step computed (rank 5)" in shown

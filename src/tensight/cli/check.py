@@ -31,6 +31,7 @@ from tensight.cli.output import (
     values_text,
     without_text,
 )
+from tensight.cli.watched_ranks import check_watched_run
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +79,11 @@ def check(
 ) -> None:
     """Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."""
     from tensight import analysis as engine
+    from tensight.analysis.watched_ranks import is_watched_run
 
+    if is_watched_run(dump) and not (recommended or watch or steps):
+        shown = Format.JSON if json else output
+        raise typer.Exit(check_watched_run(dump, numbers(ranks, "--ranks"), shown, limit, advise=advise))
     analysis = open_analysis(dump, cache_dir, threads)
     is_wanted, by_agent = recommended or not watch, analysis.dump.metadata.by_agent
     points = watchpoints_from(watch or [], on or [], recommended=is_wanted, live=by_agent)

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
@@ -237,18 +237,30 @@ def values_text(statistics: StatisticsTable, row: int) -> str:
     from tensight.analysis.recorded_statistics import NOT_RECORDED
 
     value = dict(zip(statistics.rows.dtype.names or (), statistics.rows[row].item(), strict=True))
-    low, high = value["min"], value["max"]
+    unknown = (name for name, _ in _COUNTED if value[name] == NOT_RECORDED and statistics.bounds(name)[0][row] > 0)
+    return value_words(value, frozenset(unknown))
+
+
+def value_words(value: Mapping[str, float], some: Collection[str] = ()) -> str:
+    """Return statistics of a tensor in a few words.
+
+    Parameters
+    ----------
+    value : mapping of str to float
+        By their names; what is missing is unknown.
+    some : collection of str
+        Counts that are not known, but above 0.
+    """
+    low, high = value.get("min", math.nan), value.get("max", math.nan)
     parts = [f"{number(low)} … {number(high)}"] if low <= high else []
     if not parts:
-        parts = [f"{name} {number(value[name])}" for name in ("min", "max") if math.isfinite(value[name])]
-    for name, words in (
-        ("nan_count", "NaN"),
-        ("pos_inf_count", "+Inf"),
-        ("neg_inf_count", "-Inf"),
-        ("zero_count", "zero"),
-    ):
-        if value[name] > 0:
+        parts = [f"{name} {number(end)}" for name, end in (("min", low), ("max", high)) if math.isfinite(end)]
+    for name, words in _COUNTED:
+        if value.get(name, 0) > 0:
             parts.append(f"{value[name]:,} of {value['count']:,} {words}")
-        elif value[name] == NOT_RECORDED and statistics.bounds(name)[0][row] > 0:
+        elif name in some:
             parts.append(f"some of {value['count']:,} {words}")
     return ", ".join(parts)
+
+
+_COUNTED = (("nan_count", "NaN"), ("pos_inf_count", "+Inf"), ("neg_inf_count", "-Inf"), ("zero_count", "zero"))

@@ -70,6 +70,9 @@ RUN: dict[str, PlainOption] = {
     "--record-folder": PlainOption(
         "record_folder", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath
     ),
+    "--alone": PlainOption(
+        "alone", "Without a server: each rank watches itself, and writes there.", "DIR", os.path.abspath
+    ),
     "--against": PlainOption(
         "against", "Compare with a trace, and stop at the first difference.", "TRACE", os.path.abspath
     ),

@@ -179,13 +179,16 @@ def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosi
     undecided: dict[str, str] = {}
     failed: dict[str, str] = {}
     applied: list[str] = []
+    same_steps = ranks.SameSteps()
+    for facts in runs:
+        same_steps.add(facts.rank, facts["ranks"].rows())
     for rule in rules.values():
         if rule.over_ranks:
             if any(facts.is_log for facts in runs):
                 undecided[rule.id] = _NOT_IN_LOGS
             elif runs:
                 applied.append(rule.id)
-                findings += _judgement(rule, ranks.joined(runs), runs[0].framework, failed)
+                findings += _judgement(rule, same_steps.facts(), runs[0].framework, failed)
             continue
         is_applied = False
         for facts in runs:
@@ -204,7 +207,7 @@ def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosi
         for reported in facts.reported:
             if reported.id in RULES or any(reported.id == rule.id for rule in user_rules):
                 continue
-            rules[reported.id] = _reported_rule(reported)
+            rules[reported.id] = reported_rule(reported)
             applied.append(reported.id)
             if reported.failure:
                 failed[reported.id] = reported.failure
@@ -217,6 +220,22 @@ def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosi
     return Diagnosis(ordered(findings, rules), undecided, steps, passed, rules)
 
 
+def compare_ranks(same_steps: ranks.SameSteps, framework: str) -> list[Finding]:
+    """Apply the rules that compare the ranks of a run with each other.
+
+    Parameters
+    ----------
+    same_steps : SameSteps
+    framework : str
+        With which the ranks train.
+    """
+    facts = same_steps.facts()
+    failed: dict[str, str] = {}
+    return [
+        finding for rule in RULES.values() if rule.over_ranks for finding in _judgement(rule, facts, framework, failed)
+    ]
+
+
 def _add(findings: list[Finding], finding: Finding, *, is_first_rank: bool) -> None:
     """Add a finding of a rank; the ranks of a run train alike: what one shows is not repeated for the others."""
     is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
@@ -224,7 +243,7 @@ def _add(findings: list[Finding], finding: Finding, *, is_first_rank: bool) -> N
         findings.append(finding)
 
 
-def _reported_rule(reported: ReportedRule) -> Rule:
+def reported_rule(reported: ReportedRule) -> Rule:
     """Return a rule that was applied in the training."""
     category = reported.category if reported.category in CATEGORIES else CUSTOM
     fact = reported.fact if reported.fact in NUMBERS else ""

@@ -18,9 +18,10 @@ from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts
 from tensight.diagnosis.findings import Certainty, Finding, ReportedRule
 from tensight.diagnosis.user_rules import EVIDENCE, is_rule_id
 from tensight.errors import InputError
+from tensight.ranks import complete_lines, rank_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -55,7 +56,10 @@ _NUMBERS: Mapping[Kind, Callable[[Any], Any]] = {"number": float, "count": int, 
 _LOSSES = b'{"subject":"losses",'
 """How a line of losses begins, as `line_of` writes it."""
 
-PATTERN = "facts-*.jsonl"
+KIND = "facts"
+"""How the names of the files of a run begin."""
+
+PATTERN = f"{KIND}-*.jsonl"
 """Names of the files of a run: one for each process."""
 
 
@@ -220,38 +224,27 @@ def _column(subject: str, fact: Fact, values: Any, amount: int) -> NDArray[Any]:
     return column
 
 
-class FactsFile:
-    """A file to which a process appends its lines; it stops at a maximum size.
+def read_facts(path: Path) -> Facts:
+    """Return the facts that a process has written, as far as its lines are complete.
 
     Parameters
     ----------
-    folder : Path
-    rank, number : int
-        Of the process; the number tells processes of one rank apart.
-    most_bytes : int
+    path : Path
+
+    Raises
+    ------
+    InputError
+        A line is none of facts, or the file cannot be read; the message names the file.
     """
-
-    def __init__(self, folder: Path, rank: int, number: int, most_bytes: int = 1 << 28) -> None:
-        self._path = folder / f"facts-{rank}-{number}.jsonl"
-        self._left = most_bytes
-
-    def write(self, lines: Iterable[bytes]) -> None:
-        """Append lines. OSError if that fails."""
-        content = b"".join(lines)
-        if content and len(content) <= self._left:
-            self._left -= len(content)
-            with self._path.open("ab") as file:
-                file.write(content)
-
-
-def _lines_of(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, as far as they are complete."""
-    with path.open("rb") as file:
-        while line := file.readline(MOST_LINE + 1):
-            if line.endswith(b"\n"):
-                yield line
-            elif len(line) > MOST_LINE:
-                raise InputError(f"a line is longer than {MOST_LINE:,} bytes")
+    facts = Facts(rank_of_file(path))
+    try:
+        for line in complete_lines(path, MOST_LINE):
+            take(facts, line)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return facts
 
 
 def read_folder(folder: Path) -> list[Facts]:
@@ -267,16 +260,7 @@ def read_folder(folder: Path) -> list[Facts]:
     InputError
         A line of a file is none of facts; the message names the file.
     """
-    runs = []
-    for path in sorted(folder.glob(PATTERN)):
-        digits = path.name.split("-")[1]
-        facts = Facts(int(digits) if digits.isdecimal() else 0)
-        try:
-            for line in _lines_of(path):
-                take(facts, line)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        runs.append(facts)
+    runs = [read_facts(path) for path in sorted(folder.glob(PATTERN))]
     # A launcher or a process that exports a model may have trained a little itself.
     longest = max((facts.last_step for facts in runs), default=0)
     return sorted((facts for facts in runs if facts.last_step >= 0.5 * longest), key=lambda facts: facts.rank)
@@ -299,7 +283,7 @@ def read_losses(folder: Path, rank: int) -> dict[str, list[tuple[int, float]]]:
     longest: dict[str, list[tuple[int, float]]] = {}
     for path in sorted(folder.glob(f"facts-{rank}-*.jsonl")):
         losses: dict[str, list[tuple[int, float]]] = {}
-        for line in _lines_of(path):
+        for line in complete_lines(path, MOST_LINE):
             if line == AGAIN:
                 losses = {}
             elif line.startswith(_LOSSES):

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class _HasFile(Protocol):
+    @property
+    def file(self) -> str:
+        """Path of a source file; empty if unknown."""
+
+
+_Frame = TypeVar("_Frame", bound=_HasFile)
 
 # `# In file /p/net.py:313/  code/`, `/p/net.py(175)/`, `/p/net.py:373, 17~44/`, `/p/net.py:372~376, 4~21/`,
 # `/p/net.py:372~376/`. The code may be missing, may contain anything, and ends with a slash. The left-most position
@@ -117,13 +126,13 @@ def _optional_int(digits: str | None) -> int | None:
     return None if digits is None else int(digits)
 
 
-def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
+def user_frame(frames: Sequence[_Frame]) -> _Frame | None:
     """Return the frame most likely to be the user's own code: the innermost one outside of installed packages.
 
     Parameters
     ----------
     frames : sequence of SourceFrame
-        A node's stack, innermost frame first.
+        A node's stack, innermost frame first; frames of any kind that have the name of a ``file``.
     """
     located = [frame for frame in frames if frame.file]
     user_frames = [

@@ -18,7 +18,7 @@ from tensight.agents.core.connection.known_programs import KnownPrograms
 from tensight.agents.core.connection.responses import TensorResponses
 from tensight.agents.core.connection.row_sending import RowSender
 from tensight.agents.core.connection.telemetry import Telemetry
-from tensight.agents.core.diagnosing import BESIDE, FOR_DIAGNOSIS, LIVE, Diagnosing
+from tensight.agents.core.diagnosing import ALONE, BESIDE, FOR_DIAGNOSIS, LIVE, Diagnosing
 from tensight.agents.core.node_cursor import NodeCursor
 from tensight.agents.core.notices import log, log_once, set_quiet
 from tensight.agents.core.persistent_slots import PersistentSlots
@@ -34,6 +34,7 @@ from tensight.agents.core.slots import Need, SlotTable
 from tensight.agents.core.step_needs import StepNeeds
 from tensight.agents.core.stops import Stops
 from tensight.agents.core.user_rules import UserRules
+from tensight.agents.core.watching.alone import WatchedAlone
 from tensight.agents.core.watching.checks import StepChecks
 from tensight.agents.core.watching.watches import Watches
 from tensight.graph.steps import iteration_of, step_of
@@ -87,6 +88,7 @@ class Agent:
     checks : StepChecks
         What of it hits.
     recorder : Recorder
+    alone : WatchedAlone
     tracer : Tracer
     diagnosing : Diagnosing or None
         Takes the facts of steps for rules, if anything wants them.
@@ -126,9 +128,14 @@ class Agent:
         self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         self.watches = Watches(
-            self.slot_table, check_at_nodes=at_nodes and not cursor, keep_values=settings.partial_memory
+            self.slot_table,
+            check_at_nodes=at_nodes and not cursor and not settings.alone,
+            keep_values=settings.partial_memory,
         )
         self.recorder = Recorder(settings, framework, reader)
+        self.alone = WatchedAlone(settings, framework, self.recorder)
+        for command in self.alone.commands():
+            self.watches.set(command)
         self.tracer = Tracer(settings, framework, script)
         self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
         self.comparison = TraceComparison(settings, framework)
@@ -142,7 +149,7 @@ class Agent:
         )
         self.checks = StepChecks(
             *(self.watches, reader, self.columns, self.retention),
-            stops_for_every=settings.stop_on == "every",
+            stops_for_every=settings.stop_on == "every" and not settings.alone,
             nothing_is_left=self.scalars.have_fallen_to_zero,
         )
         self.step = 0
@@ -206,7 +213,12 @@ class Agent:
     def _new_diagnosing(self) -> Diagnosing | None:
         settings, telemetry = self.settings, self._telemetry
         folders = [folder for folder in (self.recorder.folder, self.tracer.folder) if folder is not None]
+        budget = BESIDE if folders else LIVE
+        if self.alone.folder is not None and settings.findings_wanted != "off" and self.alone.folder not in folders:
+            budget = BESIDE if folders else ALONE
+            folders.append(self.alone.folder)
         if settings.diagnose:
+            budget = FOR_DIAGNOSIS
             folders.append(Path(settings.diagnose))
         may_be_sent = settings.connects and settings.findings_wanted != "off"
         if not folders and not may_be_sent:
@@ -216,7 +228,7 @@ class Agent:
             folders,
             telemetry.offer_facts,
             lambda: may_be_sent and self._attachment.is_attached and self._introduction.is_ours,
-            FOR_DIAGNOSIS if settings.diagnose else BESIDE if folders else LIVE,
+            budget,
             settings.diagnose_steps,
             UserRules(Path(settings.rules), self.framework.rank) if settings.rules else None,
         )
@@ -251,6 +263,7 @@ class Agent:
             self._programs.learn(program)
             self._record(program)
             self._attachment.begin(self._stop_state())
+            self._account_for(self._check() if self.alone.is_on else [])
             differs = self._compare(is_done=True)
             if self._attachment.is_attached:
                 stops = differs is not None and not self.settings.keep_going
@@ -421,6 +434,7 @@ class Agent:
         if self._is_over or os.getpid() != self._process_id:
             return
         atexit.unregister(self.close_at_exit)
+        self._account_for_unfinished()
         try:
             self.silence()
         finally:
@@ -437,6 +451,7 @@ class Agent:
         except Exception as error:
             log(f"the debug server did not receive all of the training's end: {error!r}")
         finally:
+            self.alone.close(self.step)
             self.recorder.close()
             self.tracer.close()
             self.comparison.end()
@@ -472,11 +487,14 @@ class Agent:
             differs = self._compare(is_done=True) is not None
             if self._hits_put_off:
                 self._hits_within += self._marked_within(self._hits_put_off)
-            hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
+            is_checked = self._attachment.is_attached or self.alone.is_on
+            hits = self._check(scaled_skip=scaled_skip) if is_checked else []
             hits += self._hits_within
             self._record(program)
+            self._account_for(hits)
         stops = any(hit.is_new for hit in hits)
-        self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take(stops=stops or differs))
+        if self._attachment.is_attached:
+            self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take(stops=stops or differs))
         self._hits_within = []
         self._stops.count_step()
         self._follow_the_server()
@@ -492,6 +510,25 @@ class Agent:
                 if hits and self._loop.is_ours:
                     self._background.offer_hits(self._hit_messages(hits))
         self._next_step()
+
+    def _account_for(self, hits: list[AgentHit]) -> None:
+        """Append what a rank that watches itself has seen of this step to its file."""
+        self.alone.step_done(self.columns.current_iteration, hits, self._seen, self._programs.latest, self.columns)
+
+    def _account_for_unfinished(self) -> None:
+        """Do the same with NaN and Inf of a step that never ends, such as one in which the script gives up."""
+        if not (self.alone.is_on and self._seen):
+            return
+        try:
+            self._reader.settle(self.columns)
+            # What has run so far ends where the step ends; an earlier step shows how it is connected.
+            whole = self._programs.latest
+            self._learn_running()
+            if whole is not None:
+                self.watches.causes.runs(whole)
+            self._account_for([hit for hit in self._check() if self.watches.finds_non_finite(hit.watchpoint)])
+        except Exception as error:
+            log(f"what was seen of the last step is not written: {error!r}")
 
     def _record(self, program: Program) -> None:
         if self.recorder.is_on:
@@ -551,11 +588,13 @@ class Agent:
         is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
         compares = self.comparison.is_on
-        self.capturing = is_inspected or watches or self.recorder.is_on or self.tracer.is_on or compares
+        is_alone = self.alone.is_on
+        self.capturing = is_inspected or watches or is_alone or self.recorder.is_on or self.tracer.is_on or compares
         at_nodes = (attached and self._stops.order.at_nodes) or compares
         self.stops_at_nodes = at_nodes and self._cursor is None
         is_reported = attached and self._introduction.is_ours
-        self.scalars.begin(is_reported=is_reported, is_shown=is_inspected, may_stop=watches or compares)
+        may_stop = is_reported and (watches or compares)
+        self.scalars.begin(is_reported=is_reported, is_shown=is_inspected, are_noted=may_stop or is_alone)
         self.watches.settle()
         self._persistent.add_new()
         self._rows.keep_weights(self._persistent.slot_ids if watches or is_inspected else None)

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.core.notices import log
-from tensight.diagnosis.lines import AGAIN, OVER, FactsFile, about, line_of
+from tensight.diagnosis.lines import AGAIN, KIND, OVER, about, line_of
+from tensight.ranks import RankFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,14 +54,29 @@ class Limit(NamedTuple):
         Share of the time.
     steps : float
         What may be spent ahead of that share: the time of so many steps.
+    common : int
+        Number of first steps that are read in any case, and with them those at powers of two: all ranks read these, so
+        that they can be compared, though each has time for others of its own. 0 for none.
+    common_s : float
+        Maximum time in seconds for the first ones.
     """
 
     share: float
     steps: float
+    common: int = 0
+    common_s: float = 0.0
+
+    def is_common(self, done: int, cost_s: float) -> bool:
+        """Return whether all ranks read the step after so many, when facts have taken so long."""
+        is_first = done < self.common and cost_s < self.common_s
+        return is_first or (self.common > 0 and (done + 1) & done == 0)
 
 
 LIVE = Limit(0.01, 4.0)
 """For a training that someone debugs."""
+
+ALONE = Limit(0.01, 4.0, 8, 2.0)
+"""For ranks that watch themselves."""
 
 _RUN = 4
 """Minimum number of steps in a row of which everything is read: many facts compare a step with the one before."""
@@ -110,7 +126,7 @@ class Diagnosing:
         rules: UserRules | None = None,
     ) -> None:
         self.rank = rank
-        self._files = [FactsFile(folder, rank, os.getpid()) for folder in folders]
+        self._files = [RankFile(folder, KIND, rank, os.getpid()) for folder in folders]
         self._send = send
         self._is_sent = is_sent
         self._budget = budget
@@ -169,7 +185,7 @@ class Diagnosing:
             What that took, in seconds.
         """
         began = time.monotonic()
-        if began < self._resumes_s and not self._lines:
+        if began < self._resumes_s and not self._lines and not self._is_common(self._steps + 1):
             # Even little would be much of steps that are this short.
             self._steps += 1
             return
@@ -211,10 +227,13 @@ class Diagnosing:
             is_within = self._cost_s < budget.share * (time.monotonic() - self._began_s)
             is_first = done < budget.always and self._cost_s < budget.always_s
             self.reads, self.notes = is_first or is_due or is_within, True
-        elif not self._steps:
+        elif not self._steps or self._is_common(self._steps):
             self.reads = self.notes = True
         else:
             self._decide_within(self._budget)
+
+    def _is_common(self, done: int) -> bool:
+        return isinstance(self._budget, Limit) and self._budget.is_common(done, self._cost_s)
 
     def _decide_within(self, limit: Limit) -> None:
         now, has_read = time.monotonic(), self.reads

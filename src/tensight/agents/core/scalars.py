@@ -93,7 +93,7 @@ class Scalars:
         self._began_s = time.monotonic()
         self._next_s = self._next_loss_s = self._cost_s = 0.0
 
-    def begin(self, *, is_reported: bool, is_shown: bool, may_stop: bool) -> None:
+    def begin(self, *, is_reported: bool, is_shown: bool, are_noted: bool) -> None:
         """Decide whether they are read in the next step.
 
         Parameters
@@ -102,13 +102,13 @@ class Scalars:
             Whether a server understands them.
         is_shown : bool
             Whether a user will inspect the step.
-        may_stop : bool
-            Whether a user may inspect it, which is not known yet.
+        are_noted : bool
+            Whether losses are noted in any case: a user may inspect the step, or a watchpoint may need them.
         """
         self.is_wanted = is_reported and (is_shown or time.monotonic() >= self._next_s)
         is_loss_due = self._losses_every_s is not None and time.monotonic() >= self._next_loss_s
         self._wants_loss = self.is_wanted or (is_reported and is_loss_due)
-        self.notes_losses = self._wants_loss or (is_reported and may_stop)
+        self.notes_losses = self._wants_loss or are_noted
         self._losses.clear()
         self._updates.clear()
         self._highest = math.inf

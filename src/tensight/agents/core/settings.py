@@ -60,6 +60,10 @@ class AgentSettings:
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
         Folder of the recording; empty for a new folder in the current one.
+    alone : str
+        Folder in which each rank appends what its recommended watchpoints and facts show; empty to debug with a server.
+        Such a training does not connect to one, stops nowhere, and no rank waits for another. What is recorded goes
+        there, too, unless `record_folder` says otherwise.
     trace : str
         Folder in which every step is traced: statistics and content hashes, no values; empty for no trace. A traced
         training does not connect to a debug server.
@@ -117,6 +121,7 @@ class AgentSettings:
     rules: str = ""
     record: str = ""
     record_folder: str = ""
+    alone: str = ""
     trace: str = ""
     trace_steps: int | None = None
     perturb: bool = False
@@ -152,6 +157,8 @@ class AgentSettings:
             raise InputError(f"the number of traced steps is {self.trace_steps}; give 1 or more")
         if self.diagnose_steps is not None and self.diagnose_steps < 1:
             raise InputError(f"the number of diagnosed steps is {self.diagnose_steps}; give 1 or more")
+        if self.alone and self.break_at_start:
+            raise InputError("a training that watches itself stops nowhere; leave break_at_start or alone out")
         if self.perturb and not self.trace:
             raise InputError("weights are perturbed only in a run that is traced; name the folder of the trace")
         if self.losses_every_s is not None and not 0 < self.losses_every_s < math.inf:
@@ -162,7 +169,7 @@ class AgentSettings:
     @property
     def connects(self) -> bool:
         """Whether to connect to a debug server."""
-        return not (self.trace or self.diagnose)
+        return not (self.trace or self.diagnose or self.alone)
 
     @property
     def findings_wanted(self) -> Findings:
@@ -260,6 +267,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "rules": ("TENSIGHT_RULES",),
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
+    "alone": ("TENSIGHT_ALONE",),
     "trace": ("TENSIGHT_TRACE",),
     "trace_steps": ("TENSIGHT_TRACE_STEPS",),
     "perturb": ("TENSIGHT_PERTURB",),

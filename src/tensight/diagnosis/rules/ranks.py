@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,22 +11,41 @@ from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 
-def joined(runs: Sequence[Facts]) -> Facts:
-    """Return the facts of all ranks that are compared with each other, as facts of one run."""
-    facts = Facts()
-    if len(runs) < 2:
+class SameSteps:
+    """What ranks have read to be compared, in the steps that all of them have read.
+
+    Ranks are added one after the other; what is kept does not grow with steps that only some have.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        self._ranks = 0
+
+    def add(self, rank: int, rows: Iterable[dict[str, Any]]) -> None:
+        """Add the rows of a rank."""
+        of_step: dict[int, list[dict[str, Any]]] = {}
+        for row in rows:
+            of_step.setdefault(row["step"], []).append(row)
+        single = {step: (rank, same[0]) for step, same in of_step.items() if len(same) == 1}
+        if not self._ranks:
+            self._rows = {step: [row] for step, row in single.items()}
+        else:
+            for step in [step for step in self._rows if step not in single]:
+                del self._rows[step]
+            for step, earlier in self._rows.items():
+                earlier.append(single[step])
+        self._ranks += 1
+
+    def facts(self) -> Facts:
+        """Return them as facts of one run; there are none of a single rank."""
+        facts = Facts()
+        for step in sorted(self._rows) if self._ranks > 1 else ():
+            ordered = sorted(self._rows[step], key=lambda entry: entry[0])
+            facts.add("ranks", step, [row for _, row in ordered])
         return facts
-    rows: dict[int, list[dict[str, object]]] = {}
-    for run in runs:
-        for row in run["ranks"].rows():
-            rows.setdefault(row["step"], []).append(row)
-    for step in sorted(rows):
-        if len(rows[step]) == len(runs):
-            facts.add("ranks", step, rows[step])
-    return facts
 
 
 def replicas_differ(facts: Facts) -> Iterator[Finding]:

@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensight.diagnosis.lines import AGAIN, FactsFile
+from tensight.diagnosis.lines import AGAIN, KIND
+from tensight.ranks import RankFile
 from tensight.sessions.diagnosis import RunFacts, diagnosis_record
 from tensight.sessions.live.recording import storing
 from tensight.sessions.records.diagnosis import DiagnosisRecord
@@ -67,7 +68,7 @@ class LiveFindings:
         self._session = session
         self.facts = RunFacts(user_rules)
         self.record = DiagnosisRecord()
-        self._files: dict[int, FactsFile] = {}
+        self._files: dict[int, RankFile] = {}
         self._before: set[_Key] = set()
         self._before_steps = 0
         self._announced: set[_Key] = set()
@@ -92,7 +93,7 @@ class LiveFindings:
             self.facts.read(folder)
         self.facts.take(rank, lines)
         with storing(folder):
-            self._files.setdefault(rank, FactsFile(folder, rank, 0)).write(lines)
+            self._files.setdefault(rank, RankFile(folder, KIND, rank, 0)).write(lines)
 
     def begin_again(self, rank: int) -> None:
         """Forget the facts of a rank, which another process now has."""

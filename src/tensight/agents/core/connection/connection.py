@@ -107,7 +107,7 @@ class Connection:
 
     def __init__(self, settings: AgentSettings, key: str) -> None:
         self.address = _address(settings)
-        self._channel = _channel(settings, self.address)
+        self._channel = _channel(settings, self.address) if settings.connects else None
         self._gate = ForkGate(is_needed=not _imported_by_us)
         self._epoch = 0
         self._holds = True

@@ -89,6 +89,11 @@ class Recorder:
                 self._end(error)
 
     @property
+    def is_ring(self) -> bool:
+        """Whether only the last steps are recorded."""
+        return self._ring > 0
+
+    @property
     def oldest_iteration(self) -> int | None:
         """The oldest iteration that can be shown; None if there is none."""
         return next(iter(self._iterations), None)
@@ -219,7 +224,8 @@ class Recorder:
         self.folder = folder
         self.is_on = True
         what = f"the last {self._ring} steps" if self._ring else "all steps"
-        report(f"{what} are recorded in {folder}")
+        if framework.rank == 0 or not settings.alone:
+            report(f"{what} are recorded in {folder}")
 
     def _learn(self, rank: RankRecorder, program: Program) -> None:
         previous = self._graphs.get(program.number)
@@ -396,8 +402,9 @@ def _own_folder(settings: AgentSettings, framework: Framework) -> Path:
     OSError
         It cannot be created.
     """
-    if settings.record_folder:
-        folder = Path(settings.record_folder).expanduser().absolute()
+    named = settings.record_folder or settings.alone
+    if named:
+        folder = Path(named).expanduser().absolute()
         problem = _take(folder, framework.rank)
         if problem:
             raise InputError(f"{folder}: {problem}; name another folder, or none")
@@ -417,7 +424,8 @@ def _take(folder: Path, rank: int) -> str:
     except FileExistsError:
         return "is not a folder"
     if not (folder / MARK).exists():
-        if os.listdir(folder):
+        # Another rank may have made the mark in the meantime.
+        if os.listdir(folder) and not (folder / MARK).exists():
             return "is not empty, and not a recording of Tensight"
         with suppress(FileExistsError):
             os.close(os.open(folder / MARK, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -75,7 +75,7 @@ class Watches:
         self.network = KnownNetwork()
         self.needs = SlotNeeds(slot_table)
         self.provenance = ObservedProvenance(slot_table, self.network)
-        self.causes = AgentCauses(slot_table, self._finds_non_finite, self._checked_nodes)
+        self.causes = AgentCauses(slot_table, self.finds_non_finite, self._checked_nodes)
         self._check_at_nodes = check_at_nodes
         self._keep_values = keep_values
         self._watches: dict[int, Watch] = {}
@@ -247,7 +247,8 @@ class Watches:
             candidates = self._watched_by[slot_class] = [entry for entry in watches if entry[1] is not False]
         return candidates
 
-    def _finds_non_finite(self, number: int) -> bool:
+    def finds_non_finite(self, number: int) -> bool:
+        """Whether a watchpoint hits on NaN and Inf only."""
         watch = self._watches.get(number)
         return watch is not None and watch.only_finite
 

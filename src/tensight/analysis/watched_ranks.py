@@ -1,0 +1,344 @@
+"""What the ranks of a run have seen that watch themselves: their files, put together.
+
+`read_rank` needs the files of one rank alone, and returns data that can be sent elsewhere; `merge` needs nothing but
+what `read_rank` has returned, one after the other. So ranks may be read anywhere and in any order, and the memory that
+all of them take grows with what is distinct: equal hits and findings are one, with their ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.diagnosis import catalogue, lines
+from tensight.diagnosis.facts import Facts
+from tensight.diagnosis.rules.ranks import SameSteps
+from tensight.errors import InputError
+from tensight.ranks import rank_of_file
+from tensight.watchpoints import rank_hits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from tensight.diagnosis.catalogue import Explained
+    from tensight.diagnosis.findings import Finding, ReportedRule
+    from tensight.diagnosis.rule import Rule
+    from tensight.watchpoints import Watchpoint
+    from tensight.watchpoints.rank_hits import RankAccount, RankHit
+
+MOST_GROUPS = 20_000
+"""Maximum number of distinct hits, and of distinct findings; further ones are only counted."""
+
+MOST_PROBLEMS = 100
+
+
+class RankReport(NamedTuple):
+    """What a rank has seen.
+
+    Attributes
+    ----------
+    rank : int
+    accounts : list of RankAccount
+        One for each process of the rank: more than one if it was started again.
+    findings : list of Finding
+        What rules find in its facts.
+    last_step : int
+        How far its facts go.
+    framework : str
+        With which it trains.
+    compared : list of dict
+        Rows of its facts that rules compare with those of other ranks.
+    reported : tuple of ReportedRule
+        Rules of the user that were applied in the training.
+    problems : list of str
+    """
+
+    rank: int
+    accounts: list[RankAccount]
+    findings: list[Finding]
+    last_step: int
+    framework: str
+    compared: list[dict[str, Any]]
+    reported: tuple[ReportedRule, ...]
+    problems: list[str]
+
+
+@dataclass(slots=True)
+class SharedHit:
+    """A hit that several ranks have seen: the same watchpoint on the same tensor.
+
+    Attributes
+    ----------
+    watchpoint : Watchpoint
+    hit : RankHit
+        That of the rank in which it came first.
+    rank : int
+        That rank.
+    ranks : list of int
+        All of them, in the order of their reports.
+    steps : dict of int to list of int
+        Ranks by the step of their first hit.
+    new : list of int
+        The ranks in which it does not follow from an earlier hit.
+    """
+
+    watchpoint: Watchpoint
+    hit: RankHit
+    rank: int
+    ranks: list[int] = field(default_factory=list)
+    steps: dict[int, list[int]] = field(default_factory=dict)
+    new: list[int] = field(default_factory=list)
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether it follows from nothing seen before, in each of the ranks in which it came first."""
+        new = set(self.new)
+        return all(rank in new for rank in self.steps[self.hit.step])
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts hits by when they came first: by the step, and by where that had come."""
+        return self.hit.step, self.hit.position
+
+    def add(self, rank: int, hit: RankHit) -> None:
+        """Add the hit of a rank."""
+        if self.ranks and self.ranks[-1] == rank:
+            return
+        self.ranks.append(rank)
+        self.steps.setdefault(hit.step, []).append(rank)
+        if hit.is_new:
+            self.new.append(rank)
+        if (hit.step, hit.position) < self.order:
+            self.hit, self.rank = hit, rank
+
+
+class SharedFinding(NamedTuple):
+    """A finding that several ranks have in common.
+
+    Attributes
+    ----------
+    explained : Explained
+        With those that follow from it. Numbers are those of the first rank.
+    ranks : list of int
+    """
+
+    explained: Explained
+    ranks: list[int]
+
+
+@dataclass(slots=True)
+class WatchedRun:
+    """What all ranks of a run have seen.
+
+    Attributes
+    ----------
+    world_size : int
+        Number of ranks of the run, as they know it themselves.
+    steps : dict of int to int
+        By rank, how far it has come, as far as its files say.
+    not_over : list of int
+        Ranks that did not end by themselves: they were killed, or still run.
+    restarted : list of int
+        Ranks that several processes were.
+    kept : dict of int to list of int
+        Ranks by the last of the recorded steps that they keep because a watchpoint has hit.
+    hits : list of SharedHit
+        In the order in which they came.
+    counts : dict of Watchpoint to (int, int)
+        For each watchpoint that hit: number of hits on all ranks, and the largest number of tensors on one.
+    watchpoints : list of Watchpoint
+        All that were checked.
+    findings : list of SharedFinding
+        Causes first.
+    rules : mapping of str to Rule
+    left_out : int
+        Number of hits and findings for which there were too many distinct ones.
+    problems : list of str
+    """
+
+    world_size: int = 0
+    steps: dict[int, int] = field(default_factory=dict)
+    not_over: list[int] = field(default_factory=list)
+    restarted: list[int] = field(default_factory=list)
+    kept: dict[int, list[int]] = field(default_factory=dict)
+    hits: list[SharedHit] = field(default_factory=list)
+    counts: dict[Watchpoint, tuple[int, int]] = field(default_factory=dict)
+    watchpoints: list[Watchpoint] = field(default_factory=list)
+    findings: list[SharedFinding] = field(default_factory=list)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    left_out: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ranks(self) -> Collection[int]:
+        """The ranks that have left files."""
+        return self.steps.keys()
+
+    @property
+    def silent(self) -> list[int]:
+        """Ranks of the run that have left none."""
+        return [rank for rank in range(self.world_size) if rank not in self.steps]
+
+
+def is_watched_run(path: str) -> bool:
+    """Return whether a path is the folder of a run whose ranks watched themselves."""
+    folder = Path(path)
+    return folder.is_dir() and next(folder.glob(rank_hits.PATTERN), None) is not None
+
+
+def read_watched_run(folder: Path, ranks: Collection[int] | None = None, user_rules: Sequence[Rule] = ()) -> WatchedRun:
+    """Read the files of all ranks, and put together what they say.
+
+    Parameters
+    ----------
+    folder : Path
+    ranks : collection of int, optional
+        Ranks to read; all by default.
+    user_rules : sequence of Rule
+        Rules of the user, beside ours.
+
+    Raises
+    ------
+    InputError
+        There is no file of such a rank, or the folder cannot be read.
+    """
+    files: dict[int, list[Path]] = {}
+    try:
+        for pattern in (rank_hits.PATTERN, lines.PATTERN):
+            for path in folder.glob(pattern):
+                files.setdefault(rank_of_file(path), []).append(path)
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}") from error
+    chosen = sorted(files if ranks is None else ranks)
+    missing = [rank for rank in chosen if rank not in files]
+    if missing or not chosen:
+        raise InputError(f"{folder}: no rank {missing[0] if missing else 0} has left a file there")
+    return merge((read_rank(rank, files[rank], user_rules) for rank in chosen), user_rules)
+
+
+def read_rank(rank: int, files: Iterable[Path], user_rules: Sequence[Rule] = ()) -> RankReport:
+    """Read the files of a rank, and judge its facts.
+
+    Parameters
+    ----------
+    rank : int
+    files : iterable of Path
+        Of its hits, and of its facts.
+    user_rules : sequence of Rule
+
+    Returns
+    -------
+    RankReport
+        What could not be read is among its problems.
+    """
+    accounts: list[RankAccount] = []
+    best = Facts(rank)
+    problems: list[str] = []
+
+    def read(path: Path) -> None:
+        nonlocal best
+        if path.name.startswith(rank_hits.KIND):
+            account = rank_hits.read_account(path)
+            accounts.append(account)
+            problems.extend(f"{path}: {problem}" for problem in account.problems)
+        else:
+            best = max(best, lines.read_facts(path), key=lambda facts: facts.last_step)
+
+    for path in sorted(files):
+        try:
+            read(path)
+        except InputError as error:  # noqa: PERF203
+            problems.append(str(error))
+    diagnosis = catalogue.diagnose([best], user_rules)
+    findings = [each for explained in diagnosis.findings for each in (explained.finding, *explained.explains)]
+    compared = list(best["ranks"].rows())
+    return RankReport(rank, accounts, findings, best.last_step, best.framework, compared, best.reported, problems)
+
+
+def merge(reports: Iterable[RankReport], user_rules: Sequence[Rule] = ()) -> WatchedRun:
+    """Put together what ranks have seen.
+
+    Parameters
+    ----------
+    reports : iterable of RankReport
+        One for each rank.
+    user_rules : sequence of Rule
+        Those with which the ranks' facts were judged.
+    """
+    run = WatchedRun()
+    hits: dict[tuple[object, ...], SharedHit] = {}
+    findings: dict[tuple[object, ...], tuple[Finding, list[int]]] = {}
+    same_steps = SameSteps()
+    run.rules = {**catalogue.RULES, **{rule.id: rule for rule in user_rules}}
+    framework = ""
+    for report in reports:
+        rank = report.rank
+        _add_accounts(run, report)
+        for account in report.accounts:
+            for hit in account.hits:
+                _add_hit(run, hits, rank, account.watchpoints[hit.watchpoint], hit)
+        for finding in report.findings:
+            key = _finding_key(finding)
+            if key in findings:
+                findings[key][1].append(rank)
+            elif len(findings) < MOST_GROUPS:
+                findings[key] = finding, [rank]
+            else:
+                run.left_out += 1
+        for reported in report.reported:
+            if reported.id not in run.rules:
+                run.rules[reported.id] = catalogue.reported_rule(reported)
+        same_steps.add(rank, report.compared)
+        framework = framework or report.framework
+        run.problems += report.problems[: max(MOST_PROBLEMS - len(run.problems), 0)]
+    run.hits = sorted(hits.values(), key=lambda shared: shared.order)
+    for finding in catalogue.compare_ranks(same_steps, framework):
+        findings[_finding_key(finding)] = finding, list(run.ranks)
+    ranks_of = {id(finding): ranks for finding, ranks in findings.values()}
+    distinct = [finding for finding, _ in findings.values()]
+    run.findings = [
+        SharedFinding(explained, ranks_of[id(explained.finding)])
+        for explained in catalogue.ordered(distinct, run.rules)
+    ]
+    return run
+
+
+def _add_accounts(run: WatchedRun, report: RankReport) -> None:
+    """Add how far a rank has come, how it ended, and how often its watchpoints hit."""
+    rank, accounts = report.rank, report.accounts
+    run.steps[rank] = max((account.last_step for account in accounts), default=report.last_step)
+    if accounts and not any(account.is_over for account in accounts):
+        run.not_over.append(rank)
+    if len(accounts) > 1:
+        run.restarted.append(rank)
+    for account in accounts:
+        run.world_size = max(run.world_size, account.world_size)
+        if account.kept_step is not None:
+            run.kept.setdefault(account.kept_step, []).append(rank)
+        for number, (amount, tensors, _) in account.counts.items():
+            watchpoint = account.watchpoints[number]
+            before, most = run.counts.get(watchpoint, (0, 0))
+            run.counts[watchpoint] = before + amount, max(most, tensors)
+        for watchpoint in account.watchpoints.values():
+            if watchpoint not in run.watchpoints and len(run.watchpoints) < rank_hits.MOST_WATCHPOINTS:
+                run.watchpoints.append(watchpoint)
+
+
+def _add_hit(
+    run: WatchedRun, hits: dict[tuple[object, ...], SharedHit], rank: int, watchpoint: Watchpoint, hit: RankHit
+) -> None:
+    line = None if hit.source is None else (hit.source.file, hit.source.line)
+    key = (watchpoint.text, str(watchpoint.selection), hit.node, hit.slot, hit.io, line)
+    shared = hits.get(key)
+    if shared is None:
+        if len(hits) >= MOST_GROUPS:
+            run.left_out += 1
+            return
+        shared = hits[key] = SharedHit(watchpoint, hit, rank)
+    shared.add(rank, hit)
+
+
+def _finding_key(finding: Finding) -> tuple[object, ...]:
+    """Return what equal findings of ranks have in common; their numbers differ."""
+    return finding.rule, finding.message, finding.certainty, tuple(sorted(finding.where.items()))
