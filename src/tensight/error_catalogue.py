@@ -98,6 +98,12 @@ _CATALOGUE = (
         "Write the dump again.",
     ),
     CataloguedError(
+        "worker-lost",
+        "LostTaskError",
+        "The process or machine that reads a rank was lost several times, as when its memory does not suffice.",
+        "Read with fewer workers, or on a machine with more memory; the other ranks are not affected.",
+    ),
+    CataloguedError(
         "tensor-unreadable",
         "TensorFileError",
         "The file of one tensor is damaged or has an unknown format.",

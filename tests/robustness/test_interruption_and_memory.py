@@ -71,7 +71,7 @@ def test_an_interrupted_check_says_so_in_one_line_and_keeps_what_it_read(tmp_pat
     stopped = run(tmp_path / "cache", *arguments, program=("-c", INTERRUPTED))
     assert (stopped.returncode, stopped.stdout) == (130, "")
     assert stopped.stderr == "tensight: stopped; what was read so far is kept\n"
-    assert len(list((tmp_path / "cache").rglob("statistics.parquet"))) == 1
+    assert len(list((tmp_path / "cache").rglob("statistics-0.parquet"))) == 1
     again, fresh = run(tmp_path / "cache", *arguments), run(tmp_path / "empty", *arguments)
     assert (again.returncode, again.stderr) == (1, "")
     assert again.stdout == fresh.stdout

@@ -140,7 +140,7 @@ def test_a_cache_of_an_unknown_person_is_no_error(tensight: Run, whole: Path, mo
 def _filled(whole: Path, cache: Path) -> tuple[Path, Any]:
     table = Analysis(open_dump(whole), cache_dir=cache).table()
     store.finish_writing()
-    (file,) = cache.rglob(store.FILE_NAME)
+    (file,) = cache.rglob(store.file_name(0))
     return file, table.to_pylist()
 
 

@@ -56,10 +56,13 @@ class CheckRequest:
         The condition with its parameters.
     files : sequence of TensorFile
         The tensors, all of the analysed dump.
+    rows : int64 array, shape (n,), optional
+        Their rows in the statistics table, if they are known.
     """
 
     check: ConditionCheck
     files: Sequence[TensorFile]
+    rows: NDArray[np.int64] | None = None
 
 
 class Analysis:
@@ -77,6 +80,9 @@ class Analysis:
         Called while tensors are read, with the number of bytes visited so far and the total number.
     engine : Engine, optional
         The engine that reads tensors; by default threads of this process.
+    is_part : bool
+        Whether the dump is one rank of a run. Whether its tensors differ from those of other ranks is then compared
+        later, by their hashes: all of them are assumed to.
     """
 
     def __init__(
@@ -87,8 +93,10 @@ class Analysis:
         threads: int | None = None,
         progress: Progress | None = None,
         engine: Engine | None = None,
+        is_part: bool = False,
     ) -> None:
         self.dump = dump
+        self._is_part = is_part
         self.progress = progress
         self._engine = engine or ThreadEngine(threads)
         self._cache = cache_for(dump.path, cache_dir)
@@ -179,7 +187,7 @@ class Analysis:
             One for each request, with arrays aligned with the tensors of the request.
         """
         table = self.statistics_table
-        rows = [self.rows_of(request.files) for request in requests]
+        rows = [self.rows_of(request.files) if request.rows is None else request.rows for request in requests]
         self._visit(_plan(table, requests, rows))
         return [
             watchpoints.evaluate(request.check, self._columns(request.check, chosen), non_finite=non_finite)
@@ -192,6 +200,7 @@ class Analysis:
             return
         table = self.statistics_table
         table.prepare(visits)
+        table.changed.update({table.files[visit.index].rank for visit in visits})
 
         def weight(group: Sequence[Visit]) -> int:
             return sum(table.files[visit.index].size_bytes for visit in group)
@@ -207,6 +216,8 @@ class Analysis:
             name: table.rows[name][rows] for name in STATISTICS if name != "content_hash"
         }
         columns.update(own_columns(self.dump, table, needs, rows))
+        if needs.ranks and self._is_part:
+            columns["differs"] = np.ones(len(rows), np.int64)
         for key in needs.ranges:
             columns["in_range", key[0], key[1]] = _range_counts(table, key)[rows]
         if needs.changes:

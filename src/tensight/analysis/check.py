@@ -132,24 +132,25 @@ def check(
         If a rank or a step is not in the dump.
     """
     dump = analysis.dump
-    _require(ranks, dump.ranks, "rank")
-    _require(steps, [step_of(iteration) for iteration in dump.iterations()], "step")
+    require(ranks, dump.ranks, "rank")
+    require(steps, [step_of(iteration) for iteration in dump.iterations()], "step")
     iterations = None if steps is None else [iteration_of(step) for step in steps]
-    watched = _watchable(dump, ranks, iterations)
+    watched = _Tensors(analysis, _watchable(dump, ranks, iterations))
     requests = []
     for watchpoint in watchpoints:
         selected = _Selected(dump, watchpoint, nodes)
         if watchpoint.check.condition.initial_only:
-            files: Sequence[TensorFile] = _initial_weights(dump, selected, ranks)
-        else:
-            files = [file for file in watched if selected(file)]
-            before = iterations_before(watchpoint, dump.iterations(), iterations)
-            if before:
-                files = [*(file for file in _watchable(dump, ranks, before) if selected(file)), *files]
-        requests.append(CheckRequest(watchpoint.check, files))
+            requests.append(CheckRequest(watchpoint.check, _initial_weights(dump, selected, ranks)))
+            continue
+        files, rows = watched.that(selected)
+        before = iterations_before(watchpoint, dump.iterations(), iterations)
+        if before:
+            earlier, earlier_rows = _Tensors(analysis, _watchable(dump, ranks, before)).that(selected)
+            files, rows = [*earlier, *files], np.concatenate([earlier_rows, rows])
+        requests.append(CheckRequest(watchpoint.check, files, rows))
     evaluations = analysis.evaluate(requests)
     return [
-        _result(analysis, watchpoint, request.files, evaluation, iterations)
+        _result(analysis, watchpoint, request, evaluation, iterations)
         for watchpoint, request, evaluation in zip(watchpoints, requests, evaluations, strict=True)
     ]
 
@@ -173,11 +174,12 @@ def coverage_of(analysis: Analysis, results: Sequence[CheckResult]) -> Coverage:
 def _result(
     analysis: Analysis,
     watchpoint: Watchpoint,
-    files: Sequence[TensorFile],
+    request: CheckRequest,
     evaluation: Evaluation,
     iterations: Collection[int] | None,
 ) -> CheckResult:
     """Return the result of a watchpoint in the requested iterations, from all that were evaluated for it."""
+    files = request.files
     requested = np.ones(len(files), np.bool_)
     if iterations is not None and not watchpoint.check.condition.initial_only:
         requested = np.isin([file.iteration for file in files], list(iterations))
@@ -185,14 +187,25 @@ def _result(
     rows = evaluation.reported.nonzero()[0]
     all_hits = hits(watchpoint, evaluation, files)
     kept = tuple(hit for row, hit in zip(rows.tolist(), all_hits, strict=True) if persisting[row])
-    rows_of_files = analysis.rows_of(files)
+    rows_of_files = analysis.rows_of(files) if request.rows is None else request.rows
     checked = requested & (evaluation.status == Status.EVALUATED)
     return CheckResult(
         watchpoint, rows_of_files[requested], rows_of_files[checked], kept, _skipped(evaluation, requested)
     )
 
 
-def _require(given: Collection[int] | None, dumped: Collection[int], what: str) -> None:
+def require(given: Collection[int] | None, dumped: Collection[int], what: str) -> None:
+    """Raise an `InputError` if a rank or a step is not in a dump.
+
+    Parameters
+    ----------
+    given : collection of int or None
+        The requested ones; None for all.
+    dumped : collection of int
+        Those of the dump.
+    what : str
+        ``rank`` or ``step``.
+    """
     unknown = sorted(set(given or ()) - set(dumped))
     if unknown:
         listed = ", ".join(map(str, sorted(dumped)[:20])) + (", …" if len(dumped) > 20 else "")
@@ -234,6 +247,38 @@ def _with_recorded(
 def _skipped(evaluation: Evaluation, requested: NDArray[np.bool_]) -> tuple[tuple[Status, int], ...]:
     states, amounts = np.unique(evaluation.status[evaluation.not_checked & requested], return_counts=True)
     return tuple((Status(int(state)), int(amount)) for state, amount in zip(states, amounts, strict=True))
+
+
+class _Tensors:
+    """Tensors of a dump, from which watchpoints select by what is the same in all iterations.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    files : sequence of TensorFile
+    """
+
+    def __init__(self, analysis: Analysis, files: Sequence[TensorFile]) -> None:
+        self._files = files
+        self._rows = analysis.rows_of(files)
+        numbers: dict[object, int] = {}
+        self._alike: list[TensorFile] = []
+        codes = np.empty(len(files), np.int64)
+        for at, file in enumerate(files):
+            key = file.rank, file.graph, file.node, file.op_name, file.op_type
+            number = numbers.setdefault(key, len(numbers))
+            if number == len(self._alike):
+                self._alike.append(file)
+            codes[at] = number
+        self._codes = codes
+
+    def that(self, selected: _Selected) -> tuple[Sequence[TensorFile], NDArray[np.int64]]:
+        """Return the selected tensors, and their rows in the statistics table."""
+        flags = np.fromiter(map(selected, self._alike), np.bool_, len(self._alike))
+        if flags.all():
+            return self._files, self._rows
+        chosen = np.flatnonzero(flags[self._codes])
+        return [self._files[at] for at in chosen.tolist()], self._rows[chosen]
 
 
 class _Selected:

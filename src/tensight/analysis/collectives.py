@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
     If no other rank shows the anomaly by then, it began at the collective, as when a sum over ranks becomes too large.
     """
     all_origins = list(origins)
-    elsewhere = [origin for origin in all_origins if not _is_behind_collective(origin)]
+    elsewhere = _Earliest(origin for origin in all_origins if not _is_behind_collective(origin))
     return [_from_another(origin, elsewhere) if _is_behind_collective(origin) else origin for origin in all_origins]
 
 
@@ -41,11 +42,32 @@ def _type_in(name: str) -> str:
     return name.rpartition("/")[2].rpartition("-op")[0]
 
 
-def _from_another(origin: Origin, elsewhere: list[Origin]) -> Origin:
-    at = origin.address
-    ranks = [
-        other.address.rank
-        for other in elsewhere
-        if other.anomaly is origin.anomaly and other.address.rank != at.rank and other.address.iteration <= at.iteration
-    ]
-    return replace(origin, from_rank=min(ranks), arrived=True, candidates=()) if ranks else origin
+class _Earliest:
+    """For each anomaly, the lowest ranks that show it up to an iteration.
+
+    Parameters
+    ----------
+    origins : iterable of Origin
+        Origins that did not come through a collective operator.
+    """
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        self._iterations: dict[Anomaly, list[int]] = {}
+        self._ranks: dict[Anomaly, list[tuple[int, ...]]] = {}
+        for origin in sorted(origins, key=lambda origin: origin.address.iteration):
+            ranks = self._ranks.setdefault(origin.anomaly, [])
+            lowest = sorted({*(ranks[-1] if ranks else ()), origin.address.rank})[:2]
+            ranks.append(tuple(lowest))
+            self._iterations.setdefault(origin.anomaly, []).append(origin.address.iteration)
+
+    def other_rank(self, origin: Origin) -> int | None:
+        """Return the lowest other rank that shows an anomaly by then; None if there is none."""
+        at = origin.address
+        earlier = bisect_right(self._iterations.get(origin.anomaly, []), at.iteration)
+        ranks = self._ranks[origin.anomaly][earlier - 1] if earlier else ()
+        return next((rank for rank in ranks if rank != at.rank), None)
+
+
+def _from_another(origin: Origin, elsewhere: _Earliest) -> Origin:
+    rank = elsewhere.other_rank(origin)
+    return origin if rank is None else replace(origin, from_rank=rank, arrived=True, candidates=())

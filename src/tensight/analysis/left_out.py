@@ -32,8 +32,12 @@ def _is_read_in_parts(spreading: Spreading, name: str) -> bool:
     )
 
 
+def _spreading(graph: Graph) -> Spreading:
+    return Spreading(nodes_of(graph), with_backward=True)
+
+
 class LeftOut:
-    """Follows NaN and Inf through the operators of observed steps, with a cache for each graph.
+    """Follows NaN and Inf through the operators of observed steps.
 
     Parameters
     ----------
@@ -42,7 +46,6 @@ class LeftOut:
 
     def __init__(self, observed: Observations) -> None:
         self._observed = observed
-        self._followed: dict[int, tuple[Graph, Spreading]] = {}
 
     def nodes(
         self,
@@ -67,7 +70,7 @@ class LeftOut:
             Nodes whose values other graphs of the step may receive.
         """
         certain = {name: kind for name, node_rows in rows.items() if (kind := self._certain(node_rows))}
-        spreading = self._spreading(graph)
+        spreading = graph.once(_spreading)
         names = {name for name in certain if spreading.is_passing(name)}
         if not names:
             return frozenset()
@@ -100,12 +103,6 @@ class LeftOut:
             return True
         earlier = before.get(name)
         return spreading.is_read(name) if earlier is None else bool(self._certain([earlier]))
-
-    def _spreading(self, graph: Graph) -> Spreading:
-        followed = self._followed.get(id(graph))
-        if followed is None:
-            followed = self._followed[id(graph)] = graph, Spreading(nodes_of(graph), with_backward=True)
-        return followed[1]
 
     def _certain(self, rows: Collection[int]) -> NonFinite:
         """Return the kinds of non-finite elements that some rows certainly contain."""

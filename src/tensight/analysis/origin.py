@@ -72,7 +72,9 @@ def origins(
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
     hits : mapping of Anomaly to sequence of Effect, optional
-        See `origins_among`.
+        Hits of watchpoints, by the anomaly that may explain them. Zeros and explosions that caused none of these hits,
+        and no NaN or Inf either, are left out, as are NaN and Inf that do not spread if none of these hits is one. By
+        default none are left out.
 
     Returns
     -------
@@ -86,8 +88,43 @@ def origins(
     InputError
         If the limit is not a positive number.
     """
+    require_positive(explosion_limit)
+    # An anomaly received from another rank is recognized only if that rank is searched, too.
+    raw = origins_by_rank(analysis, anomalies, explosion_limit=explosion_limit, hits=hits)
+    all_origins = in_causal_order(across_ranks(raw))
+    return [origin for origin in all_origins if ranks is None or origin.address.rank in ranks]
+
+
+def require_positive(explosion_limit: float) -> None:
+    """Raise an `InputError` if the limit of an explosion is not a positive number.
+
+    Parameters
+    ----------
+    explosion_limit : float
+    """
     if not explosion_limit > 0:
         raise InputError(f"the explosion limit must be a positive number, not {explosion_limit}")
+
+
+def origins_by_rank(
+    analysis: Analysis,
+    anomalies: Sequence[Anomaly] = KINDS,
+    *,
+    explosion_limit: float = EXPLOSION_LIMIT,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
+) -> list[Origin]:
+    """Find where anomalies began on each rank, without asking which of them came from another rank.
+
+    Parameters
+    ----------
+    analysis, anomalies, explosion_limit, hits
+        As for `origins`.
+
+    Returns
+    -------
+    list of Origin
+        For `across_ranks`, by rank.
+    """
     table = analysis.statistics()
     shows = {}
     for anomaly in anomalies:
@@ -97,9 +134,18 @@ def origins(
             put_out = _rows_where(table, lambda file: file.io == "output")
             certainly = shows[anomaly].certainly | (analysis.overflowed() & put_out)
             shows[anomaly] = replace(shows[anomaly], certainly=certainly)
-    # An anomaly received from another rank is recognized only if that rank is searched, too.
-    all_origins = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks, hits=hits)
-    return [origin for origin in all_origins if ranks is None or origin.address.rank in ranks]
+    observed = _Dumped(analysis.dump, table)
+    steps, all_origins = ObservedSteps(observed), []
+    for rank in analysis.dump.ranks:
+
+        def find(
+            anomaly: Anomaly, effects: Effects, begin: int, *, left_out: bool = False, rank: int = rank
+        ) -> Origin | None:
+            showing = steps.that_show(shows[anomaly], rank, begin)
+            return _first_origin(shows[anomaly], showing, effects, left_out=left_out)
+
+        all_origins += origins_of_rank(tuple(shows), rank, find, observed.graph, hits=hits)
+    return all_origins
 
 
 class _Dumped:
@@ -145,46 +191,6 @@ class _Dumped:
             return (last_seen + 1, iteration - 1) if last_seen + 1 < iteration else None
         unseen = [number for number in ran if last_seen < number < iteration]
         return (min(unseen), max(unseen)) if unseen else None
-
-
-def origins_among(
-    observed: Observations,
-    shows: Mapping[Anomaly, Shown],
-    ranks: Iterable[int],
-    since: int = 0,
-    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
-) -> list[Origin]:
-    """Find where anomalies began in the rows of statistics of a dump or a process.
-
-    Parameters
-    ----------
-    observed : Observations
-    shows : mapping of Anomaly to Shown
-        The anomalies to search for, with the rows that show each.
-    ranks : iterable of int
-    since : int
-        The first iteration to search; earlier ones provide only the parameters that they left.
-    hits : mapping of Anomaly to sequence of Effect, optional
-        Hits of watchpoints, by the anomaly that may explain them. Zeros and explosions that caused none of these hits,
-        and no NaN or Inf either, are left out, as are NaN and Inf that do not spread if none of these hits is one. By
-        default none are left out.
-
-    Returns
-    -------
-    list of Origin
-        As `origins` returns.
-    """
-    steps, all_origins = ObservedSteps(observed), []
-    for rank in ranks:
-
-        def find(
-            anomaly: Anomaly, effects: Effects, begin: int, *, left_out: bool = False, rank: int = rank
-        ) -> Origin | None:
-            showing = steps.that_show(shows[anomaly], rank, begin)
-            return _first_origin(shows[anomaly], showing, effects, left_out=left_out)
-
-        all_origins += origins_of_rank(tuple(shows), rank, find, observed.graph, since, hits)
-    return in_causal_order(across_ranks(all_origins))
 
 
 class Find(Protocol):
@@ -251,7 +257,7 @@ def origins_of_rank(
     since : int
         The first iteration to search.
     hits : mapping of Anomaly to sequence of Effect, optional
-        See `origins_among`.
+        As for `origins`.
     """
     first_origins: list[Origin] = []
     lost: list[Effect] = []

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.graph import SourceFrame, TensorAddress, user_frame
 from tensight.graph.layer_node import FROM_COMPILED_CODE
 from tensight.graph.node import PARAMETER
 from tensight.graph.steps import step_of
-
-if TYPE_CHECKING:
-    from tensight.watchpoints.causes import Since
+from tensight.watchpoints.causes import Since  # noqa: TC001 - pydantic reads the annotations of what is stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tensight.analysis.statistics_table import StatisticsTable
     from tensight.dumps import Dump, TensorFile
+    from tensight.graph import Graph
     from tensight.watchpoints import ConditionCheck, Needs, UnitRule, Watchpoint
     from tensight.watchpoints.columns import ColumnKey
 
@@ -128,12 +129,11 @@ def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> ND
         file = table.files[rows[at]]
         if file.node is not None and file.io == "output":
             steps.setdefault((file.iteration, file.rank, file.graph), []).append(at)
-    followed: dict[int, Spreading] = {}
     for every in steps.values():
         graph = dump.graph_of(table.files[rows[every[0]]])
         if graph is None:
             continue
-        spreading = followed.get(id(graph)) or followed.setdefault(id(graph), Spreading(nodes_of(graph)))
+        spreading = graph.once(_spreading)
         nodes = [table.files[rows[at]].node or "" for at in every]
         kinds: dict[str, NonFinite] = {}
         for at, node in zip(every, nodes, strict=True):
@@ -146,6 +146,10 @@ def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> ND
             is_first_value = infinite[at] == counts["count"][at] or spreading.is_read(node)
             is_left_out[at] = node in passing and node not in spreads and is_first_value
     return is_left_out
+
+
+def _spreading(graph: Graph) -> Spreading:
+    return Spreading(nodes_of(graph))
 
 
 def _zero_propagation(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

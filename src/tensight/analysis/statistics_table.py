@@ -124,6 +124,8 @@ class StatisticsTable:
         Comparison with the previous iteration.
     units : dict of UnitRule to float64 array
         Percentage of units, NaN where not counted.
+    changed : set of int
+        The ranks of which tensors were read since the table was stored.
     """
 
     files: Sequence[TensorFile]
@@ -137,6 +139,7 @@ class StatisticsTable:
     in_range: dict[Range, NDArray[np.int64]] = field(default_factory=dict)
     changes: dict[float, NDArray[np.void]] = field(default_factory=dict)
     units: dict[UnitRule, NDArray[np.float64]] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
 
     @classmethod
     def empty(cls, dump: Dump) -> StatisticsTable:
@@ -207,7 +210,8 @@ class StatisticsTable:
         return low, high
 
     def snapshot(self) -> StatisticsTable:
-        """Return a copy that is independent of later reads."""
+        """Return a copy that is independent of later reads; to be stored, so that nothing counts as changed here."""
+        changed, self.changed = self.changed, set()
         return StatisticsTable(
             self.files,
             self.index,
@@ -220,14 +224,23 @@ class StatisticsTable:
             {key: counts.copy() for key, counts in self.in_range.items()},
             {atol: rows.copy() for atol, rows in self.changes.items()},
             {rule: percentages.copy() for rule, percentages in self.units.items()},
+            changed,
         )
 
-    def forget(self) -> None:
-        """Reset all computed statistics to unknown."""
-        self.rows[: self.with_values] = np.zeros(1, ROW)
-        self.in_range.clear()
-        self.changes.clear()
-        self.units.clear()
+    def forget(self, rows: slice) -> None:
+        """Reset computed statistics of some tensors with values to unknown.
+
+        Parameters
+        ----------
+        rows : slice
+        """
+        self.rows[rows] = np.zeros(1, ROW)
+        for counts in self.in_range.values():
+            counts[rows] = -1
+        for changes in self.changes.values():
+            changes[rows] = np.zeros(1, CHANGE)
+        for percentages in self.units.values():
+            percentages[rows] = np.nan
 
     def describe(self, row: int, dtype: str, shape: tuple[int, ...]) -> None:
         """Store dtype and shape of a readable tensor; equal shapes share one object.

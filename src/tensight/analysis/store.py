@@ -1,10 +1,12 @@
-"""The stored statistics table: a Parquet file in the dump's cache folder, valid for files that have not changed."""
+"""The stored statistics: a Parquet file for each rank in the dump's cache, valid for files that have not changed."""
 
 from __future__ import annotations
 
 import atexit
 import json
 import threading
+from functools import partial
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,14 +32,19 @@ if TYPE_CHECKING:
     from tensight.analysis.statistics_table import Range
     from tensight.cache import DumpCache
 
-FILE_NAME = "statistics.parquet"
-FORMAT = 2
+FORMAT = 3
 """Incremented when a column changes its meaning, so that older cache files are ignored."""
 
 PART_ROWS = 16_384
 """Number of rows that are in memory as Arrow at a time."""
 
 KEY_COLUMNS = ("path", "io", "slot")
+
+
+def file_name(rank: int) -> str:
+    """Return the name of the cached statistics of a rank."""
+    return f"statistics-{rank}.parquet"
+
 
 STORED_RANGES = 16
 """Number of stored ranges; the oldest ones are dropped, so that the file cannot grow without limit."""
@@ -100,7 +107,8 @@ def save_later(table: StatisticsTable, cache: DumpCache) -> None:
     cache : DumpCache
         The cache of its dump.
     """
-    _writers.setdefault(cache.path(FILE_NAME), _Writer(cache)).put(table)
+    ranks = "-".join(map(str, (table.files[0].rank, table.files[-1].rank))) if table.files else ""
+    _writers.setdefault(cache.path(ranks), _Writer(cache)).put(table)
 
 
 @atexit.register
@@ -111,7 +119,7 @@ def finish_writing() -> None:
 
 
 def save(table: StatisticsTable, cache: DumpCache) -> bool:
-    """Write the table into the cache, a part at a time.
+    """Write what has changed of the table into the cache, a rank at a time.
 
     Parameters
     ----------
@@ -125,20 +133,29 @@ def save(table: StatisticsTable, cache: DumpCache) -> bool:
     bool
         Whether it could be written; a read-only cache is not an error.
     """
-    return cache.write(FILE_NAME, lambda file: _write(table, file))
+    # Recorded statistics are not cached: reading them again is faster than checking whether they changed.
+    changed = [(rank, rows) for rank, rows in _rows_of_ranks(table).items() if rank in table.changed]
+    written = [cache.write(file_name(rank), partial(_write, table, rows)) for rank, rows in changed]
+    return all(written)
 
 
-def _write(table: StatisticsTable, file: IO[bytes]) -> None:
+def _rows_of_ranks(table: StatisticsTable) -> dict[int, slice]:
+    """Return the rows of each rank that have values."""
+    ranks = np.fromiter((file.rank for file in islice(table.files, table.with_values)), np.int64, table.with_values)
+    starts = np.flatnonzero(np.diff(ranks, prepend=-1)).tolist()
+    ends = [*starts, table.with_values][1:]
+    return {int(ranks[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
+
+
+def _write(table: StatisticsTable, rows: slice, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     ranges = list(table.in_range)[-STORED_RANGES:]
     about = {"format": FORMAT, "ranges": [list(map(float.hex, key)) for key in ranges], "atols": list(table.changes)}
     writer = None
     try:
-        # Recorded statistics are not cached: reading them again is faster than checking whether they changed.
-        end = table.with_values
-        for start in range(0, max(end, 1), PART_ROWS):
-            part = _part(table, ranges, slice(start, min(start + PART_ROWS, end)))
+        for start in range(rows.start, rows.stop, PART_ROWS):
+            part = _part(table, ranges, slice(start, min(start + PART_ROWS, rows.stop)), rows.start)
             part = part.replace_schema_metadata({"tensight": json.dumps(about)})
             writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", write_page_checksum=True)
             writer.write_table(part)
@@ -147,10 +164,13 @@ def _write(table: StatisticsTable, file: IO[bytes]) -> None:
             writer.close()
 
 
-def _part(table: StatisticsTable, ranges: list[Range], rows: slice) -> pa.Table:
+def _part(table: StatisticsTable, ranges: list[Range], rows: slice, first: int) -> pa.Table:
+    """Return rows as Arrow; the rows of previous iterations are counted from the first row of the rank."""
     import pyarrow as pa
 
-    part = to_arrow(table, rows).append_column("previous_row", pa.array(table.previous[rows]))
+    previous = table.previous[rows]
+    previous = np.where(previous == NO_PREVIOUS, NO_PREVIOUS, previous - first)
+    part = to_arrow(table, rows).append_column("previous_row", pa.array(previous))
     for number, key in enumerate(ranges):
         part = part.append_column(f"in_range_{number}", pa.array(table.in_range[key][rows]))
     for number, changes in enumerate(table.changes.values()):
@@ -172,44 +192,49 @@ def load(table: StatisticsTable, cache: DumpCache) -> None:
         The cache of the dump.
     """
     finish_writing()
-    path = cache.path(FILE_NAME)
-    if not path.is_file():
-        return
+    for rank, rows in _rows_of_ranks(table).items():
+        path = cache.path(file_name(rank))
+        if path.is_file():
+            _load_rank(table, rows, path)
+
+
+def _load_rank(table: StatisticsTable, rows: slice, path: Path) -> None:
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as stored:
             about = json.loads((stored.schema_arrow.metadata or {}).get(b"tensight", b"{}"))
             if about.get("format") == FORMAT:
-                _take_over(table, stored, about)
+                _take_over(table, rows, stored, about)
     except Exception:  # a damaged file, or a file of another program, can raise anything
-        table.forget()
+        table.forget(rows)
 
 
-def _take_over(table: StatisticsTable, stored: pq.ParquetFile, about: dict[str, Any]) -> None:
-    """Fill the table from the stored table, a part at a time."""
-    if not table.files:
-        return
-    sizes = np.fromiter((file.size_bytes for file in table.files), np.int64, len(table.files))
-    times = np.fromiter((file.mtime_ns for file in table.files), np.int64, len(table.files))
+def _take_over(table: StatisticsTable, rank_rows: slice, stored: pq.ParquetFile, about: dict[str, Any]) -> None:
+    """Fill the rows of a rank from the stored table, a part at a time."""
+    files = table.files[rank_rows]
+    sizes = np.fromiter((file.size_bytes for file in files), np.int64, len(files))
+    times = np.fromiter((file.mtime_ns for file in files), np.int64, len(files))
     ranges = [(float.fromhex(start), float.fromhex(end)) for start, end in about["ranges"]]
-    origin = np.full(len(table.files), -1, np.int64)
-    previous = np.full(len(table.files), -1, np.int64)
+    # Both are counted from the first row of the rank: the row in the stored table, and that of the previous iteration.
+    origin = np.full(len(files), -1, np.int64)
+    previous = np.full(len(files), -1, np.int64)
     start = 0
     unused = {name for name, *_ in FILE_COLUMNS} - {*KEY_COLUMNS, "file_bytes", "file_mtime_ns"} | {"error"}
     columns = [name for name in stored.schema_arrow.names if name not in unused]
     for batch in stored.iter_batches(batch_size=PART_ROWS, columns=columns, use_threads=False):
         keys = zip(*(batch[name].to_pylist() for name in KEY_COLUMNS), strict=True)
-        rows = np.fromiter((table.index.get(key, -1) for key in keys), np.int64, batch.num_rows)
+        rows = np.fromiter((table.index.get(key, -1) for key in keys), np.int64, batch.num_rows) - rank_rows.start
+        rows[(rows < 0) | (rows >= len(files))] = -1
         changed = (sizes[rows] != _column(batch, "file_bytes")) | (times[rows] != _column(batch, "file_mtime_ns"))
         rows[changed] = -1
         there = np.flatnonzero(rows >= 0)
         origin[rows[there]] = start + there
         previous[rows[there]] = _column(batch, "previous_row")[there]
         stored_rows = np.flatnonzero((rows >= 0) & batch["count"].is_valid().to_numpy(zero_copy_only=False))
-        _copy_part(table, batch, rows[stored_rows], stored_rows, ranges, about["atols"])
+        _copy_part(table, batch, rank_rows.start + rows[stored_rows], stored_rows, ranges, about["atols"])
         start += batch.num_rows
-    _drop_stale_changes(table, origin, previous)
+    _drop_stale_changes(table, rank_rows, origin, previous)
 
 
 def _copy_part(
@@ -235,14 +260,17 @@ def _copy_part(
             changes[name][rows] = _column(batch, f"change_{number}_{name}")[stored]
 
 
-def _drop_stale_changes(table: StatisticsTable, origin: NDArray[np.int64], previous: NDArray[np.int64]) -> None:
+def _drop_stale_changes(
+    table: StatisticsTable, rank_rows: slice, origin: NDArray[np.int64], previous: NDArray[np.int64]
+) -> None:
     """Drop comparisons if either tensor has changed, or if the previous tensor is a different one now."""
-    is_known = table.rows["state"] == KNOWN
-    valid = is_known & (table.previous != NO_PREVIOUS)
-    before = table.previous[valid]
+    is_known = table.rows["state"][rank_rows] == KNOWN
+    before = table.previous[rank_rows]
+    valid = is_known & (before != NO_PREVIOUS)
+    before = before[valid] - rank_rows.start
     valid[valid] = is_known[before] & (origin[before] == previous[valid])
     for changes in table.changes.values():
-        changes["state"][~valid] = UNKNOWN
+        changes["state"][rank_rows][~valid] = UNKNOWN
 
 
 def _column(batch: pa.RecordBatch, name: str) -> NDArray[Any]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tensight.cli.exit_codes import FOUND, WRONG_INPUT
-from tensight.cli.opening import iterations, numbers, open_analysis
-from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Steps, Threads
+from tensight.cli.opening import numbers, open_run
+from tensight.cli.options import CacheDir, DumpArgument, Engine, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import (
     Format,
     console,
@@ -24,7 +24,7 @@ from tensight.cli.output import (
     print_json,
     print_problems,
     problem_data,
-    progress,
+    run_progress,
     spans,
     table,
     unwritten_text,
@@ -33,14 +33,14 @@ from tensight.cli.output import (
 )
 from tensight.cli.watched_ranks import check_watched_run
 from tensight.errors import InputError
+from tensight.ranks import ranks_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.analysis import Analysis, CheckResult, Coverage
-    from tensight.dumps import TensorFile
-    from tensight.graph import SourceFrame
-    from tensight.watchpoints import Hit, Watchpoint
+    from tensight.analysis import Coverage
+    from tensight.runs.checking import RunCheck, TensorHits, WatchpointResult
+    from tensight.watchpoints import Watchpoint
 
 CSV_COLUMNS = (
     "rank", "step", "graph", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
@@ -76,36 +76,35 @@ def check(
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
     threads: Threads = None,
+    engine: Engine = None,
 ) -> None:
     """Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."""
-    from tensight import analysis as engine
     from tensight.analysis.watched_ranks import is_watched_run
+    from tensight.runs.checking import RunCheck
 
     if is_watched_run(dump) and not (recommended or watch or steps):
         shown = Format.JSON if json else output
         raise typer.Exit(check_watched_run(dump, numbers(ranks, "--ranks"), shown, limit, advise=advise))
-    analysis = open_analysis(dump, cache_dir, threads)
-    is_wanted, by_agent = recommended or not watch, analysis.dump.metadata.by_agent
+    run = open_run(dump, cache_dir, threads, engine)
+    is_wanted, by_agent = recommended or not watch, run.dump.metadata.by_agent
     points = watchpoints_from(watch or [], on or [], recommended=is_wanted, live=by_agent)
-    some_ranks, some_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
-    with progress(analysis, quiet=quiet):
-        results = engine.check(analysis, points, ranks=some_ranks, steps=some_steps)
-    unwritten = len(analysis.dump.unwritten_tensors(ranks=some_ranks, iterations=iterations(steps)))
+    with run_progress(run, quiet=quiet):
+        checked = RunCheck(run, points, ranks=numbers(ranks, "--ranks"), steps=numbers(steps, "--steps"))
     if json or output is Format.JSON:
-        print_json({**results_data(analysis, results), "unwritten": unwritten})
+        print_json(results_data(checked))
     elif output is Format.CSV:
-        print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
-        print_problems(analysis.problems)
+        rows = (row for result in checked.results for hit in checked.hits(result) for row in csv_rows(result, hit))
+        print_csv(rows, CSV_COLUMNS)
+        print_problems(checked.problems)
     else:
-        print_results(analysis, results, limit, steps=advise)
-        if unwritten:
-            console().print(f"[dim]{unwritten_text(unwritten)}[/]")
-        print_problems(analysis.problems)
-    if any(result.hits for result in results):
+        print_results(checked, limit, steps=advise)
+        if checked.unwritten:
+            console().print(f"[dim]{unwritten_text(checked.unwritten)}[/]")
+        print_problems(checked.problems)
+    if any(result.hits for result in checked.results):
         raise typer.Exit(FOUND)
-    inspected = engine.coverage_of(analysis, results)
-    if not inspected.tensors:
-        console(stderr=True).print(f"[red]Nothing was checked:[/] {without_text(inspected)}.")
+    if not checked.inspected.tensors:
+        console(stderr=True).print(f"[red]Nothing was checked:[/] {without_text(checked.inspected)}.")
         raise typer.Exit(WRONG_INPUT)
 
 
@@ -141,49 +140,44 @@ def watchpoints_from(
     return points
 
 
-def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int, *, steps: bool = False) -> None:
+def print_results(checked: RunCheck, limit: int, *, steps: bool = False) -> None:
     """Print hits as text: watchpoints by severity with a few tensors each, then the number without hits."""
     from rich.markup import escape
 
-    from tensight.analysis import coverage_of
     from tensight.watchpoints import SelectorKind, Severity, advice, describe
 
     out = console()
-    with_hits = [result for result in results if result.hits]
-    dump = analysis.dump
-    # Nodes in several graphs can have the same name.
-    has_graphs = any(len(dump.graphs(rank)) > 1 for rank in dump.ranks)
+    with_hits = [result for result in checked.results if result.hits]
     for result in sorted(with_hits, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
         point = result.watchpoint
         colour = "red" if point.severity is Severity.ERROR else "yellow"
-        groups = _by_tensor(result.hits)
-        amount = f"{count(len(groups), 'tensor')}, {count(len(result.hits), 'hit')}"
+        amount = f"{count(result.hit_tensors, 'tensor')}, {count(result.hits, 'hit')}"
         where = escape(str(point.selection))
         out.print(f"[bold {colour}]● {escape(point.text)}[/] on {where}: [bold]{amount}[/]")
         meaning = advice(point.check.condition.id)
         out.print(f"  {escape(meaning.summary)} [dim]({escape(describe(point.check))})[/]")
         for step in meaning.steps if steps else ():
             out.print(f"  • {escape(step)}")
-        graph = ("graph",) if has_graphs else ()
-        rows = table("steps", *graph, "node", "slot", "actual", "values", right=("steps", "slot"))
-        for hits in groups[:limit]:
-            steps_of_hits, *others = _cells(analysis, hits)
-            cells = (steps_of_hits, *((hits[0].tensor.graph,) if has_graphs else ()), *others)
-            rows.add_row(*map(escape, cells))
+        # Nodes in several graphs can have the same name.
+        graph = ("graph",) if checked.has_graphs else ()
+        ranks = ("ranks",) if len(checked.run.ranks) > 1 else ()
+        rows = table("steps", *graph, "node", "slot", "actual", "values", *ranks, right=("steps", "slot"))
+        for hits in checked.tensor_hits(result, limit):
+            rows.add_row(*map(escape, _cells(checked, hits)))
         out.print(rows)
-        if len(groups) > limit:
-            out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
+        if result.hit_tensors > limit:
+            out.print(f"  [dim]… {count(result.hit_tensors - limit, 'more tensor')} (--limit, or --format json)[/]")
             out.print()
-    without_hits = sum(1 for result in results if result.checked and not result.hits)
+    without_hits = sum(1 for result in checked.results if result.checked and not result.hits)
     if without_hits:
         out.print(f"[green]✓[/] {count(without_hits, 'watchpoint')} without a hit")
-    without_tensors = sum(1 for result in results if not result.checked and not result.hits)
+    without_tensors = sum(1 for result in checked.results if not result.checked and not result.hits)
     if without_tensors:
         out.print(f"[dim]– {count(without_tensors, 'watchpoint')} had no tensors that could be checked[/]")
     if without_hits and not with_hits:
-        _print_nothing_hit(out, coverage_of(analysis, results))
-    _print_not_decided(out, results)
-    for result in results:
+        _print_nothing_hit(out, checked.inspected)
+    _print_not_decided(out, checked.results)
+    for result in checked.results:
         if not result.tensors and result.watchpoint.selection.kind is SelectorKind.NAME:
             named = escape(repr(result.watchpoint.selection.argument))
             out.print(f"[yellow]? {escape(result.watchpoint.text)} looked at nothing: no tensor's node has {named}[/]")
@@ -198,7 +192,7 @@ def _print_nothing_hit(out: Console, inspected: Coverage) -> None:
         out.print(f"[green]Nothing hit[/] in {coverage_text(inspected)}.")
 
 
-def _print_not_decided(out: Console, results: Sequence[CheckResult]) -> None:
+def _print_not_decided(out: Console, results: Sequence[WatchpointResult]) -> None:
     """Print which watchpoints could not be decided for which number of tensors, and why."""
     from rich.markup import escape
 
@@ -210,7 +204,7 @@ def _print_not_decided(out: Console, results: Sequence[CheckResult]) -> None:
         Status.DIFFERENT_SIZE: "Not checked, because the step before has another number of elements:",
     }
     for status, reason in reasons.items():
-        amounts = [(result, dict(result.not_checked).get(status, 0)) for result in results]
+        amounts = [(result, result.not_checked.get(status, 0)) for result in results]
         if any(amount for _, amount in amounts):
             out.print(f"[yellow]? {reason}[/]")
         for result, amount in amounts:
@@ -218,48 +212,29 @@ def _print_not_decided(out: Console, results: Sequence[CheckResult]) -> None:
                 out.print(f"    {escape(result.watchpoint.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
 
 
-def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Return the hits of each tensor over all steps, sorted by the first step."""
-    groups: dict[tuple[object, ...], list[Hit]] = {}
-    for hit in hits:
-        file: TensorFile = hit.tensor
-        groups.setdefault((file.rank, file.graph, node_name(file), file.io, file.slot), []).append(hit)
-    return sorted(groups.values(), key=lambda group: group[0].tensor.step)
-
-
-def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
-    first, file = hits[0], hits[0].tensor
-    rank = f"(rank {file.rank}) " if file.rank else ""
-    slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
+def _cells(checked: RunCheck, hits: TensorHits) -> tuple[str, ...]:
+    slot = str(hits.slot) if hits.io == "output" else f"input {hits.slot}"
     # Recorded bounds can decide a check without the exact value.
-    actual_values = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
-    actual = ", ".join(map(number, actual_values))
-    values = values_text(analysis.statistics_table, int(analysis.rows_of([file])[0]))
-    return (spans([hit.tensor.step for hit in hits]), rank + node_name(file), slot, actual or "–", values)
+    actual = ", ".join(number(value) for value in hits.actual if not math.isnan(value))
+    graph = (hits.graph,) if checked.has_graphs else ()
+    cells = (spans(list(hits.steps)), *graph, node_name(hits.node, hits.op_name), slot, actual or "–")
+    ranks: tuple[str, ...] = ()
+    if len(checked.run.ranks) > 1:
+        ranks = (ranks_text(hits.ranks, checked.ranks_with(hits)),)
+    return (*cells, values_text(hits.values), *ranks)
 
 
-def node_name(file: TensorFile) -> str:
+def node_name(node: str | None, op_name: str) -> str:
     """Return the node of a tensor, or the operator name in its file if no node matched."""
-    return file.node if file.node is not None else f"{file.op_name} (no node)"
+    return node if node is not None else f"{op_name} (no node)"
 
 
-def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
-    """Return the line of the user's code that created a tensor's operator."""
-    from tensight.graph import user_frame as choose
-
-    graph = analysis.dump.graph_of(file)
-    node = graph.get(file.node) if graph is not None and file.node is not None else None
-    return choose(node.frames) if node is not None else None
-
-
-def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str, object]:
-    """Return results as JSON data."""
-    from tensight.analysis import coverage_of
-
+def results_data(checked: RunCheck) -> dict[str, object]:
+    """Return results as JSON data; hits are read while they are printed."""
     return {
-        "dump": analysis.dump.path,
-        "inspected": asdict(coverage_of(analysis, results)),
-        "hits": sum(len(result.hits) for result in results),
+        "dump": checked.run.path,
+        "inspected": asdict(checked.inspected),
+        "hits": sum(result.hits for result in checked.results),
         "watchpoints": [
             {
                 "id": result.watchpoint.id,
@@ -269,57 +244,60 @@ def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str
                 "severity": result.watchpoint.severity.value,
                 "tensors": result.tensors,
                 "checked": result.checked,
-                "not_checked": {status.name.lower(): amount for status, amount in result.not_checked},
-                "hits": [hit_data(analysis, hit) for hit in result.hits],
+                "not_checked": {status.name.lower(): amount for status, amount in result.not_checked.items()},
+                "hits": (hit_data(hit) for hit in checked.hits(result)),
             }
-            for result in results
+            for result in checked.results
         ],
-        "problems": problem_data(analysis.problems),
+        "problems": problem_data(checked.problems),
+        "unwritten": checked.unwritten,
     }
 
 
-def hit_data(analysis: Analysis, hit: Hit) -> dict[str, object]:
+def hit_data(hit: Mapping[str, Any]) -> dict[str, object]:
     """Return one hit as JSON data."""
-    file: TensorFile = hit.tensor
-    frame = user_frame(analysis, file)
+    from tensight.graph import TensorAddress, iteration_of
+    from tensight.watchpoints import error_words
+
+    where = (hit["rank"], hit["graph"], hit["node"], hit["slot"], iteration_of(hit["step"]), hit["io"])
     return {
-        "address": str(file.address) if file.address is not None else None,
-        "rank": file.rank,
-        "graph": file.graph,
-        "node": file.node,
-        "op_name": file.op_name,
-        "io": file.io,
-        "slot": file.slot,
-        "step": file.step,
-        "actual": dict(hit.actual),
-        "parameters_hit": list(hit.parameters_hit),
-        "error_code": hit.error_code,
-        "notes": list(hit.error_words),
-        "source": frame_data(frame) if frame is not None else None,
-        "file": file.path,
+        "address": None if hit["node"] is None else str(TensorAddress(*where)),
+        "rank": hit["rank"],
+        "graph": hit["graph"],
+        "node": hit["node"],
+        "op_name": hit["op_name"],
+        "io": hit["io"],
+        "slot": hit["slot"],
+        "step": hit["step"],
+        "actual": hit["actual"],
+        "parameters_hit": list(hit["parameters_hit"]),
+        "error_code": hit["error_code"],
+        "notes": list(error_words(hit["error_code"])),
+        "source": None if hit["source"] is None else frame_data(hit["source"]),
+        "file": hit["file"],
     }
 
 
-def csv_rows(analysis: Analysis, hit: Hit) -> list[dict[str, object]]:
+def csv_rows(result: WatchpointResult, hit: Mapping[str, Any]) -> list[dict[str, object]]:
     """Return one hit as CSV rows, one for each parameter that hit."""
-    file: TensorFile = hit.tensor
-    frame = user_frame(analysis, file)
-    point = hit.watchpoint
+    from tensight.watchpoints import error_words
+
+    point = result.watchpoint
     values = point.check.values
     row: dict[str, object] = {
-        "rank": file.rank,
-        "step": file.step,
-        "graph": file.graph,
-        "node": node_name(file),
-        "slot": file.slot,
-        "io": file.io,
+        "rank": hit["rank"],
+        "step": hit["step"],
+        "graph": hit["graph"],
+        "node": node_name(hit["node"], hit["op_name"]),
+        "slot": hit["slot"],
+        "io": hit["io"],
         "watchpoint": point.name or point.id,
         "condition": point.check.text,
         "severity": point.severity.value,
-        "non_finite": " ".join(hit.error_words),
-        "source": frame_text(frame) if frame is not None else "",
+        "non_finite": " ".join(error_words(hit["error_code"])),
+        "source": "" if hit["source"] is None else frame_text(hit["source"]),
     }
     return [
-        row | {"parameter": name, "threshold": values.get(name), "actual": hit.actual.get(name)}
-        for name in hit.parameters_hit or ("",)
+        row | {"parameter": name, "threshold": values.get(name), "actual": hit["actual"].get(name)}
+        for name in hit["parameters_hit"] or ("",)
     ]

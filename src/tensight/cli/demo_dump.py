@@ -18,12 +18,12 @@ def show_dump(cache_dir: Path | None) -> None:
     """Check a shipped run of MindSpore 2.10 in which training went wrong, and name the origin and its line of code."""
     from rich.markup import escape
 
-    from tensight import analysis as engine
-    from tensight.analysis import Analysis, origins
     from tensight.cache import cache_root
     from tensight.cli.check import print_results, watchpoints_from
     from tensight.cli.origin import print_origin
-    from tensight.dumps import open_dump
+    from tensight.runs.checking import RunCheck
+    from tensight.runs.origins import RunOrigins
+    from tensight.runs.run import Run
 
     out = console()
     run = unpack((cache_dir or cache_root()) / "demo")
@@ -31,12 +31,13 @@ def show_dump(cache_dir: Path | None) -> None:
     out.print(
         f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {shown}\n"
     )
-    analysis = Analysis(open_dump(run), cache_dir=cache_dir)
+    opened = Run(run, cache_dir=cache_dir)
     out.print("[bold reverse] tensight check [/] what is wrong\n")
-    print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
+    print_results(RunCheck(opened, watchpoints_from((), (), recommended=True)), limit=3)
     out.print("\n[bold reverse] tensight origin [/] where it began\n")
-    for origin in origins(analysis):
-        print_origin(out, analysis, origin, source_root=str(run))
+    searched = RunOrigins(opened)
+    for group in searched.groups:
+        print_origin(out, searched, group, source_root=str(run))
     out.print(
         f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
     )

@@ -10,6 +10,7 @@ from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from tensight.analysis import Analysis
+    from tensight.runs.run import Run
 
 MOST_NUMBERS = 1_000_000
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -48,6 +49,13 @@ def iterations(text: str | None) -> list[int] | None:
 
     steps = numbers(text, "--steps")
     return None if steps is None else [iteration_of(step) for step in steps]
+
+
+def open_run(path: str, cache_dir: Path | None = None, threads: int | None = None, engine: str | None = None) -> Run:
+    """Open a run of any number of ranks."""
+    from tensight.runs.run import Run
+
+    return Run(path, cache_dir=cache_dir, threads=threads, engine=engine)
 
 
 def open_analysis(dump_path: str, cache_dir: Path | None = None, threads: int | None = None) -> Analysis:

@@ -29,6 +29,14 @@ CacheDir = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, help="Threads that read. Default: all cores.")
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Where ranks are read: threads, processes, ray, ray://HOST:PORT, dask://HOST:PORT. Default: by number.",
+    ),
+]
 Ranks = Annotated[str | None, typer.Option("--ranks", metavar="0,2-4", help="Only these ranks.")]
 Steps = Annotated[str | None, typer.Option("--steps", metavar="1,5-9", help="Only these steps; the first is step 1.")]
 Workspace = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensight.cli.exit_codes import WRONG_INPUT
-from tensight.cli.opening import numbers, open_analysis
-from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Threads
+from tensight.cli.opening import numbers, open_run
+from tensight.cli.options import CacheDir, DumpArgument, Engine, Json, Quiet, Ranks, Threads
 from tensight.cli.output import (
     console,
     count,
@@ -24,16 +24,18 @@ from tensight.cli.output import (
     print_json,
     print_problems,
     problem_data,
-    progress,
+    run_progress,
     values_text,
     without_text,
 )
+from tensight.ranks import ranks_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.analysis import Analysis, Anomaly, Coverage, Origin
+    from tensight.analysis import Anomaly, Coverage
     from tensight.graph import SourceFrame
+    from tensight.runs.origins import OriginGroup, RunOrigins
     from tensight.sessions.records import Frame
 
 CONTEXT_LINES = 2
@@ -52,9 +54,6 @@ class Kind(str, Enum):
     ALL_ZERO = "all_zero"
 
 
-DEFAULT = (Kind.NAN, Kind.INF, Kind.EXPLOSION, Kind.ALL_ZERO)
-
-
 def origin(
     dump: DumpArgument,
     kind: Annotated[list[Kind] | None, typer.Option("--kind", help="Only this kind of anomaly. Repeatable.")] = None,
@@ -70,35 +69,34 @@ def origin(
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
     threads: Threads = None,
+    engine: Engine = None,
 ) -> None:
     """Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."""
-    from tensight.analysis import Anomaly, in_nodes, origins, unplaced
+    from tensight.analysis import Anomaly
+    from tensight.runs.origins import RunOrigins
 
-    analysis = open_analysis(dump, cache_dir, threads)
-    selected_kinds = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
-    kinds, chosen = [Anomaly(selected.value) for selected in selected_kinds], numbers(ranks, "--ranks")
-    with progress(analysis, quiet=quiet):
-        entries = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
-        others = unplaced(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
-    unknown, elsewhere = others.undecided, others.unlocated
-    inspected = in_nodes(analysis, chosen)
+    run = open_run(dump, cache_dir, threads, engine)
+    kinds, chosen = None if kind is None else [Anomaly(each.value) for each in kind], numbers(ranks, "--ranks")
+    with run_progress(run, quiet=quiet):
+        searched = RunOrigins(run, kinds, ranks=chosen, explosion_limit=explosion_limit)
+    unknown, elsewhere = searched.undecided, searched.unlocated
     if json:
-        print_json(origins_data(analysis, entries, inspected, unknown, elsewhere))
+        print_json(origins_data(searched))
     else:
         out = console()
-        for entry in entries:
-            print_origin(out, analysis, entry, source_root)
-        if not entries and inspected.tensors:
-            _print_none_found(out, kinds, inspected, is_certain=not (unknown or elsewhere))
+        for group in searched.groups:
+            print_origin(out, searched, group, source_root)
+        if not searched.groups and searched.inspected.tensors:
+            _print_none_found(out, searched.kinds, searched.inspected, is_certain=not (unknown or elsewhere))
         for anomaly, amount in unknown.items():
             out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
         for anomaly, amount in elsewhere.items():
             where = f"in {count(amount, 'tensor')} without a node of a graph, so its origin is unknown"
             out.print(f"[yellow]? {anomaly.words} {where}.[/]")
-        print_problems(analysis.problems)
-    if not inspected.tensors:
-        advice = "; tensight check needs no graph" if inspected.undecided else ""
-        why = without_text(inspected, "belong to no node of a graph")
+        print_problems(searched.problems)
+    if not searched.inspected.tensors:
+        advice = "; tensight check needs no graph" if searched.inspected.undecided else ""
+        why = without_text(searched.inspected, "belong to no node of a graph")
         console(stderr=True).print(f"[red]No origin was looked for:[/] {why}{advice}.")
         raise typer.Exit(WRONG_INPUT)
 
@@ -117,25 +115,27 @@ def _print_none_found(out: Console, kinds: Sequence[Anomaly], inspected: Coverag
         out.print(f"[yellow]No anomaly found in what was recorded, which does not tell everything:[/] {where}.")
 
 
-def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: str | None = None) -> None:
-    """Print where one anomaly began: the sentence, the values around it, the line of code."""
+def print_origin(out: Console, searched: RunOrigins, group: OriginGroup, source_root: str | None = None) -> None:
+    """Print where one anomaly began: the sentence, the values around it, the line of code, and on which ranks."""
     from rich.markup import escape
 
     from tensight.graph.layer_node import OUTSIDE
 
-    rank = f" (rank {origin.address.rank})" if len(analysis.dump.ranks) > 1 else ""
+    origin = group.origin
+    ranks = ""
+    if len(searched.run.ranks) > 1:
+        ranks = f" – {ranks_text(group.ranks, searched.ranks_with(origin))}"
     colour = "yellow" if origin.anomaly.value == Kind.ALL_ZERO.value or origin.is_left_out else "red"
-    out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]{rank}")
-    statistics = analysis.statistics_table
+    out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]{ranks}")
     for entry in origin.inputs:
         clean = entry.state.value == "clean"
         # The state is "not dumped", which is wrong for a recording.
         unknown = "not known" if entry.state.value == "not dumped" else entry.state.value
         mark = f"[green]✓ {origin.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
-        values = f"  {values_text(statistics, entry.row)}" if entry.row >= 0 else ""
+        values = f"  {values_text(group.values[entry.row])}" if entry.row >= 0 else ""
         source = _UNSEEN if entry.source == OUTSIDE else entry.source
         out.print(f"    input {entry.index}  {mark}  {escape(source)}[dim]{escape(values)}[/]")
-    out.print(f"    output {origin.address.slot}  [bold]{escape(values_text(statistics, origin.row))}[/]")
+    out.print(f"    output {origin.address.slot}  [bold]{escape(values_text(group.values[origin.row]))}[/]")
     if origin.candidates:
         out.print("    [yellow]It may have begun in any of:[/]")
         for name in origin.candidates:
@@ -181,18 +181,12 @@ def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[s
     return []
 
 
-def origins_data(
-    analysis: Analysis,
-    origins: Sequence[Origin],
-    inspected: Coverage,
-    unknown: Mapping[Anomaly, int],
-    elsewhere: Mapping[Anomaly, int],
-) -> dict[str, object]:
+def origins_data(searched: RunOrigins) -> dict[str, object]:
     """Return origins as JSON data."""
     from tensight.graph import step_of
 
     return {
-        "dump": analysis.dump.path,
+        "dump": searched.run.path,
         "origins": [
             {
                 "anomaly": entry.anomaly.value,
@@ -216,10 +210,10 @@ def origins_data(
                 "stack": [frame_data(frame) for frame in entry.frames],
                 "sentence": entry.sentence,
             }
-            for entry in origins
+            for entry in searched.origins
         ],
-        "inspected": asdict(inspected),
-        "not_recorded": {anomaly.value: amount for anomaly, amount in unknown.items()},
-        "without_node": {anomaly.value: amount for anomaly, amount in elsewhere.items()},
-        "problems": problem_data(analysis.problems),
+        "inspected": asdict(searched.inspected),
+        "not_recorded": {anomaly.value: amount for anomaly, amount in searched.undecided.items()},
+        "without_node": {anomaly.value: amount for anomaly, amount in searched.unlocated.items()},
+        "problems": problem_data(searched.problems),
     }

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tensight.analysis import Analysis, Coverage, StatisticsTable
+    from tensight.analysis import Analysis, Coverage
     from tensight.errors import Problem
     from tensight.graph import SourceFrame
+    from tensight.runs.run import Run
     from tensight.sessions.records import Frame
 
 PROBLEMS_SHOWN = 8
@@ -55,8 +56,13 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_json(data: object) -> None:
-    """Print data as one JSON document; NaN and infinite numbers become the strings "NaN", "Infinity", "-Infinity"."""
-    sys.stdout.write(json.dumps(_plain(data), indent=2, allow_nan=False, default=str) + "\n")
+    """Print data as one JSON document; NaN and infinite numbers become the strings "NaN", "Infinity", "-Infinity".
+
+    Iterators are written as lists, an item at a time.
+    """
+    for text in json.JSONEncoder(indent=2, allow_nan=False, default=str).iterencode(_plain(data)):
+        sys.stdout.write(text)
+    sys.stdout.write("\n")
 
 
 def print_csv(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
@@ -68,6 +74,28 @@ def print_csv(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> N
     )
 
 
+class _Stream(list[object]):
+    """Items that are made while they are written, so that they are never all in memory.
+
+    Parameters
+    ----------
+    items : iterator
+    """
+
+    def __init__(self, items: Iterator[object]) -> None:
+        super().__init__()
+        self._first = next(items, self)
+        self._others = items
+
+    def __bool__(self) -> bool:
+        return self._first is not self
+
+    def __iter__(self) -> Iterator[object]:
+        if self:
+            yield _plain(self._first)
+            yield from map(_plain, self._others)
+
+
 def _plain(data: object) -> object:
     if isinstance(data, float) and not math.isfinite(data):
         return "NaN" if math.isnan(data) else ("Infinity" if data > 0 else "-Infinity")
@@ -77,6 +105,8 @@ def _plain(data: object) -> object:
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple, set, frozenset)):
         return [_plain(value) for value in data]
+    if isinstance(data, Iterator):
+        return _Stream(data)
     return data
 
 
@@ -185,6 +215,27 @@ def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
+def run_progress(run: Run, *, quiet: bool) -> Iterator[None]:
+    """Show a bar on stderr while the ranks of a run are read: bytes of a single one, ranks of several."""
+    if len(run.ranks) == 1:
+        with reading_progress(quiet=quiet) as show_bytes:
+            run.progress = None if show_bytes is None else lambda _, done, total: show_bytes(done, total)
+            yield
+        return
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("Reading ranks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console(stderr=True), transient=True)
+    task = bar.add_task("", total=len(run.ranks))
+    run.progress = lambda _, done, total: bar.update(task, completed=done, total=total)
+    with bar:
+        yield
+
+
+@contextmanager
 def reading_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Show a progress bar on stderr while tensors are read, if stderr is a terminal.
 
@@ -232,35 +283,26 @@ def spans(values: list[int]) -> str:
     return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
 
 
-def values_text(statistics: StatisticsTable, row: int) -> str:
-    """Return a row of the statistics table in a few words."""
-    from tensight.analysis.recorded_statistics import NOT_RECORDED
-
-    value = dict(zip(statistics.rows.dtype.names or (), statistics.rows[row].item(), strict=True))
-    unknown = (name for name, _ in _COUNTED if value[name] == NOT_RECORDED and statistics.bounds(name)[0][row] > 0)
-    return value_words(value, frozenset(unknown))
+_COUNTED = (("nan_count", "NaN"), ("pos_inf_count", "+Inf"), ("neg_inf_count", "-Inf"), ("zero_count", "zero"))
 
 
-def value_words(value: Mapping[str, float], some: Collection[str] = ()) -> str:
+def values_text(values: Mapping[str, Any]) -> str:
     """Return statistics of a tensor in a few words.
 
     Parameters
     ----------
-    value : mapping of str to float
-        By their names; what is missing is unknown.
-    some : collection of str
-        Counts that are not known, but above 0.
+    values : mapping of str to number
+        By their names, as `tensight.analysis.shown_values` returns them; what is missing is unknown.
     """
-    low, high = value.get("min", math.nan), value.get("max", math.nan)
+    from tensight.analysis.shown_values import SOME
+
+    low, high = values.get("min", math.nan), values.get("max", math.nan)
     parts = [f"{number(low)} … {number(high)}"] if low <= high else []
     if not parts:
         parts = [f"{name} {number(end)}" for name, end in (("min", low), ("max", high)) if math.isfinite(end)]
     for name, words in _COUNTED:
-        if value.get(name, 0) > 0:
-            parts.append(f"{value[name]:,} of {value['count']:,} {words}")
-        elif name in some:
-            parts.append(f"some of {value['count']:,} {words}")
+        if values.get(name, 0) > 0:
+            parts.append(f"{values[name]:,} of {values['count']:,} {words}")
+        elif values.get(name) == SOME:
+            parts.append(f"some of {values['count']:,} {words}")
     return ", ".join(parts)
-
-
-_COUNTED = (("nan_count", "NaN"), ("pos_inf_count", "+Inf"), ("neg_inf_count", "-Inf"), ("zero_count", "zero"))

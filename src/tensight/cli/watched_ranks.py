@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.cli.exit_codes import FOUND
-from tensight.cli.output import Format, console, count, number, print_csv, print_json, table, value_words
+from tensight.cli.output import Format, console, count, number, print_csv, print_json, table, values_text
 from tensight.ranks import ranks_text
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _cells(shared: SharedHit, run: WatchedRun) -> tuple[str, ...]:
     if len(shared.steps) > 1:
         first, last = min(shared.steps), max(shared.steps)
         ranks += f"; at first {ranks_text(shared.steps[first], run.ranks)}, by step {last} on all of these"
-    return f"step {hit.step}", hit.node, slot, actual or "–", value_words(hit.values), ranks
+    return f"step {hit.step}", hit.node, slot, actual or "–", values_text(hit.values), ranks
 
 
 def _print_findings(out: Console, run: WatchedRun) -> None:
@@ -181,7 +181,7 @@ def _row(shared: SharedHit) -> dict[str, object]:
         "severity": watchpoint.severity.value,
         "is_new": bool(shared.new),
         "actual": " ".join(f"{name}={hit.actual[name]}" for name in hit.parameters_hit if name in hit.actual),
-        "values": value_words(hit.values),
+        "values": values_text(hit.values),
         "source": "" if hit.source is None else f"{hit.source.file}:{hit.source.line}",
     }
 

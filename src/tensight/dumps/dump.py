@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.metadata import Device, DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
-    from tensight.dumps.reader import RankReader
+    from tensight.dumps.reader import LocatedRank, RankReader
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
     from tensight.graph import Graph, Node
@@ -75,6 +75,7 @@ class Dump:
     """
 
     def __init__(self, located: LocatedDump, *, with_unwritten: bool = False) -> None:
+        self._storage = located.storage
         self._located = {rank.rank: rank for rank in located.ranks}
         self._found = located.problems
         self._with_unwritten = with_unwritten
@@ -409,17 +410,46 @@ class Dump:
         for rank in self.ranks if ranks is None else sorted(set(ranks)):
             yield from self._rank(rank).statistic_rows(requested)
 
-    def fingerprint(self) -> str:
+    def of_rank(self, rank: int) -> Dump:
+        """Return the part of one rank as a dump, which reads nothing of the others but what all share.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+
+        Raises
+        ------
+        InputError
+            There is no such rank.
+        """
+        located = LocatedDump(self._storage, (self._located_rank(rank),), self._found)
+        return Dump(located, with_unwritten=self._with_unwritten)
+
+    def program(self, rank: int) -> object:
+        """Return what a rank shares with others that run the same program, as long as anyone holds it.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        """
+        return self._rank(rank).program
+
+    def fingerprint(self, *, every_file: bool = False) -> str:
         """Return a digest that changes when files are added to, removed from, or renamed in any folder of the dump.
 
-        Only folders, graphs and metadata are examined. If the storage knows the times of folders, overwriting a tensor
-        file in place is not detected.
+        Parameters
+        ----------
+        every_file : bool
+            Whether names, sizes and times of all files count. Otherwise only folders, graphs and metadata are examined;
+            if the storage knows the times of folders, overwriting a tensor file in place is then not detected.
         """
         parts: list[tuple[str, int, int]] = []
         with_statistics = self.metadata.saved_data in ("statistic", "full")
         for rank in self.ranks:
-            parts.extend(self._rank(rank).fingerprint_parts(with_statistics=with_statistics))
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+            parts.extend(self._rank(rank).fingerprint_parts(with_statistics=with_statistics, every_file=every_file))
+        return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
     def unreadable(self, file: TensorFile, error: str) -> Problem:
         """Return the problem that a tensor cannot be read.
@@ -484,8 +514,11 @@ class Dump:
     def _rank(self, rank: int) -> RankReader:
         reader = self._readers.get(rank)
         if reader is None:
-            located = self._located.get(rank)
-            if located is None:
-                raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
-            reader = self._readers[rank] = located.open(self._with_unwritten)
+            reader = self._readers[rank] = self._located_rank(rank).open(self._with_unwritten)
         return reader
+
+    def _located_rank(self, rank: int) -> LocatedRank:
+        located = self._located.get(rank)
+        if located is None:
+            raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
+        return located

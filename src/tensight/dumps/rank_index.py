@@ -9,30 +9,32 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import metadata
-from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execution_files, usable_history
+from tensight.dumps.execution import ExecutionFiles, read_execution_files, usable_history
 from tensight.dumps.indexing import STATISTICS, FolderIndex, FolderIndexer
-from tensight.dumps.matching import MatchReport, NodeMatcher
 from tensight.dumps.metadata import Device, RunDescription
 from tensight.dumps.names import split_name
 from tensight.dumps.overflow import find_overflows
+from tensight.dumps.programs import Program, shared_graph, shared_program
 from tensight.dumps.rank_folders import RankFolder, TensorFolders, may_be_ranks, rank_folders, tensor_folders
 from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, MissingFileError, Problem
-from tensight.graph import Graph, parse_graph
 from tensight.graph.given import printed_names
 from tensight.graph.run_order import RunOrder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping
 
+    from tensight.dumps.execution import ExecutionOrder
+    from tensight.dumps.matching import MatchReport
     from tensight.dumps.metadata import DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import Storage
     from tensight.dumps.tensor_file import TensorFile
+    from tensight.graph import Graph
 
 _PRINTED_GRAPH = re.compile(rb"^# IR entry: @(\S+)$", re.MULTILINE)
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
@@ -117,9 +119,8 @@ class RankIndex(RankReader):
         graphs: dict[str, Graph] = {}
         for path in self._graph_files:
             try:
-                graph = parse_graph(
-                    self._storage.read_bytes(path, _MAX_GRAPH_BYTES), where=self._storage.full_path(path)
-                )
+                data = self._storage.read_bytes(path, _MAX_GRAPH_BYTES)
+                graph = shared_graph(data, where=self._storage.full_path(path))
             except DumpError as error:
                 self._problems.append(Problem(path, str(error), "tensors of this graph stay unmatched"))
                 continue
@@ -150,20 +151,25 @@ class RankIndex(RankReader):
     def _files(self) -> ExecutionFiles:
         return read_execution_files(self._storage, self._folder, self._problems)
 
-    @cached_property
+    @property
     def order(self) -> ExecutionOrder:
         """The order in which operators ran."""
+        return self.program.order
+
+    @cached_property
+    def program(self) -> Program:
+        """What ranks with the same graphs share."""
         by_root: dict[int, list[Graph]] = {}
         for graph in self.graphs:
             by_root.setdefault(graph.root_id, []).append(graph)
         graphs = [graph for root in self._run_order().sorted(sorted(by_root)) for graph in by_root[root]]
-        order = ExecutionOrder(graphs, self._files.orders, self.history or self.folders.iterations)
-        for graph_id, count in order.unknown.items():
+        program = shared_program(graphs, self._files.orders, self.history or self.folders.iterations)
+        for graph_id, count in program.order.unknown.items():
             where = self._folder.child("execution_order", f"ms_execution_order_graph_{graph_id}.csv")
             total = len(self._files.orders[graph_id])
             what = f"{count} of {total} operators are not in graph {graph_id}"
             self._problems.append(Problem(where, what, "graph and execution order may come from different runs"))
-        return order
+        return program
 
     def _run_order(self) -> RunOrder:
         """Return the order in which root graphs ran, from the time stamps in the names of their files."""
@@ -305,12 +311,10 @@ class RankIndex(RankReader):
     def _indexer(self, graph_id: int) -> FolderIndexer:
         indexer = self._indexers.get(graph_id)
         if indexer is None:
-            graphs = [graph for graph in self.graphs if graph.root_id == graph_id]
-            graphs = graphs or [graph for graph in self.graphs if graph.graph_id == graph_id]
-            if not graphs and self.graphs:
+            if self.graphs and not any(graph_id in (graph.root_id, graph.graph_id) for graph in self.graphs):
                 where = f"{self.folders.network}/{graph_id}"
                 self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
-            matcher = NodeMatcher(graphs, self.order, graph_id)
+            matcher = self.program.matcher(graph_id)
             # On Ascend, unwritten outputs share memory with the tensors that the operator updates.
             are_tensors = self._with_unwritten or self.metadata.device_target == "Ascend"
             indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors)
@@ -334,7 +338,7 @@ class RankIndex(RankReader):
                 problems.append(Problem(where, what, "they are not read"))
         return problems
 
-    def fingerprint_parts(self, *, with_statistics: bool) -> Iterable[tuple[str, int, int]]:
+    def fingerprint_parts(self, *, with_statistics: bool, every_file: bool = False) -> Iterable[tuple[str, int, int]]:
         """Yield path, time and size of all files and folders that change with the dump.
 
         Statistics files are listed separately, because their growth does not change the time of their folder.
@@ -350,8 +354,9 @@ class RankIndex(RankReader):
         for graph_id, iterations in self.folders.iterations.items():
             others = (self.folders.constants.get(graph_id), self.folders.initial.get(graph_id))
             for path in (*iterations.values(), *filter(None, others)):
-                yield path, self._storage.folder_mtime_ns(path), 0
-            for path in iterations.values() if with_statistics else ():
+                digest = self._storage.folder_digest(path) if every_file else 0
+                yield path, self._storage.folder_mtime_ns(path), digest
+            for path in iterations.values() if with_statistics and not every_file else ():
                 yield f"{path}/{STATISTICS}", 0, self._size_of(f"{path}/{STATISTICS}")
 
     def _size_of(self, path: str) -> int:

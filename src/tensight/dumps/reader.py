@@ -147,9 +147,18 @@ class RankReader(ABC):
         return None
 
     @cached_property
+    def _order(self) -> ExecutionOrder:
+        return ExecutionOrder(self.graphs, {}, self.iterations)
+
+    @property
     def order(self) -> ExecutionOrder:
         """The order in which operators ran; by default that of the graphs."""
-        return ExecutionOrder(self.graphs, {}, self.iterations)
+        return self._order
+
+    @property
+    def program(self) -> object:
+        """What equal ranks share as long as anyone holds it; by default nothing."""
+        return None
 
     def executed_iterations(self, graph_id: int) -> Sequence[int]:
         """Return the iterations in which a root graph ran, in increasing order; at least the dumped ones.
@@ -303,13 +312,15 @@ class RankReader(ABC):
         return list(self._problems)
 
     @abstractmethod
-    def fingerprint_parts(self, *, with_statistics: bool) -> Iterable[tuple[str, int, int]]:
+    def fingerprint_parts(self, *, with_statistics: bool, every_file: bool = False) -> Iterable[tuple[str, int, int]]:
         """Return path, time and size of all files and folders that change with the dump.
 
         Parameters
         ----------
         with_statistics : bool
             Whether statistics files may grow beside the tensors.
+        every_file : bool
+            Whether files that are overwritten in place must change it; otherwise the times of folders suffice.
         """
 
     def summary(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ is written, and nothing outside the folder that the user named is opened.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import mmap
 import os
@@ -124,6 +125,16 @@ class Storage(ABC):
     @abstractmethod
     def folder_mtime_ns(self, path: str) -> int:
         """Return the time when entries were last added to or removed from a folder, nanoseconds; 0 if unknown."""
+
+    def folder_digest(self, path: str) -> int:
+        """Return a number of 64 bits that changes with name, size and time of any file of a folder; 0 if unknown."""
+        try:
+            listing = self.list_folder(path)
+        except DumpError:
+            return 0
+        text = repr((listing.files, listing.folders, listing.refused))
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8)
+        return int.from_bytes(digest.digest(), "little")
 
     @abstractmethod
     def open(self, path: str) -> OpenFile:

@@ -234,7 +234,12 @@ class TraceRank(RankReader):
 
     # --- the whole rank ---
 
-    def fingerprint_parts(self, *, with_statistics: bool) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002
+    def fingerprint_parts(
+        self,
+        *,
+        with_statistics: bool,  # noqa: ARG002 - all is in one file
+        every_file: bool = False,  # noqa: ARG002
+    ) -> Iterator[tuple[str, int, int]]:
         """Yield path, time and size of the file."""
         yield self._path, self._mtime_ns, self._size_bytes
 

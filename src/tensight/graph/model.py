@@ -71,6 +71,7 @@ class Graph:
         self.declared_roles = declared_roles
         self.given = given
         self._facts: dict[Any, Any] = {}
+        self._flat_producers: dict[str, tuple[tuple[Node, int] | None, ...]] = {}
         self._by_name = {node.name: node for node in self.nodes}
         if len(self._by_name) != len(self.nodes):
             raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
@@ -186,11 +187,14 @@ class Graph:
 
         The positions are the input slots of a dumped operator.
         """
-        return tuple(
-            producer
-            for edge in node.inputs
-            for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
-        )
+        producers = self._flat_producers.get(node.name)
+        if producers is None:
+            producers = self._flat_producers[node.name] = tuple(
+                producer
+                for edge in node.inputs
+                for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
+            )
+        return producers
 
     @lazily
     def results(self) -> tuple[tuple[str, tuple[Node, int] | None], ...]:

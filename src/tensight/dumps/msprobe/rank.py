@@ -240,6 +240,7 @@ class MsprobeRank(RankReader):
         self,
         *,
         with_statistics: bool,  # noqa: ARG002 - nothing grows
+        every_file: bool = False,
     ) -> Iterator[tuple[str, int, int]]:
         """Yield path, time and size of all files and folders that change with the dump."""
         for folder in self._folders.values():
@@ -250,7 +251,9 @@ class MsprobeRank(RankReader):
             for file in listing.files:
                 yield folder.child(file.name), file.mtime_ns, file.size_bytes
             if _VALUES in listing.folders:
-                yield folder.child(_VALUES), self._storage.folder_mtime_ns(folder.child(_VALUES)), 0
+                values = folder.child(_VALUES)
+                digest = self._storage.folder_digest(values) if every_file else 0
+                yield values, self._storage.folder_mtime_ns(values), digest
 
 
 def _find_ranks(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, ...]:
