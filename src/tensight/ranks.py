@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
+FEW_RANKS = 8
+"""Up to this number of ranks, processes take longer to start than they save."""
+
 _MOST_PARTS = 8
 """Ranks and ranges of ranks up to which all are listed."""
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tensight.errors import InputError
+from tensight.ranks import FEW_RANKS
 from tensight.runs.engines import (
-    FEW_RANKS,
     Engine,
     Here,
     LostTaskError,

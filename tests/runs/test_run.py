@@ -12,10 +12,11 @@ import pytest
 from tensight.analysis import Analysis, check, origins
 from tensight.dumps import open_dump
 from tensight.errors import DumpError, InputError
+from tensight.ranks import FEW_RANKS
 from tensight.runs.checking import CheckQuery, RunCheck
-from tensight.runs.engines import FEW_RANKS
 from tensight.runs.origins import RunOrigins
 from tensight.runs.run import Run
+from tensight.runs.summary import run_summary
 from tensight.watchpoints import Selector, Watchpoint, parse_check, recommended_watchpoints
 from tests.dumps.test_trace_files import written as write_trace
 
@@ -162,6 +163,20 @@ def test_many_ranks_are_searched_for_origins_while_they_are_checked(
     RunCheck(Run(dump, cache_dir=tmp_path), POINTS)
     searched = RunOrigins(Run(dump, cache_dir=tmp_path, engine=NOWHERE))
     assert {group.ranks for group in searched.groups} == {tuple(range(FEW_RANKS + 1))}
+
+
+def test_the_summary_of_many_ranks_is_that_of_the_dump(dump_copy: Callable[[str], Path], tmp_path: Path) -> None:
+    dump = dump_copy("sick-2.10.0")
+    for rank in range(1, FEW_RANKS + 1):
+        shutil.copytree(dump / "rank_0", dump / f"rank_{rank}")
+    (next((dump / "rank_3" / "Sick" / "0" / "3").glob("Conv2D*output*.npy"))).write_bytes(b"garbage")
+    opened = open_dump(dump)
+    summary, whole = run_summary(opened), opened.summary()
+    # Of each rank the last files are opened, not only of the last ranks.
+    assert [problem["where"][:6] for problem in summary.pop("problems")] == ["rank_3"]
+    assert summary.pop("opened") <= whole.pop("opened")
+    del whole["problems"]
+    assert summary == whole
 
 
 def test_a_rank_that_cannot_be_read_is_a_problem_and_the_others_are_checked(tmp_path: Path) -> None:

@@ -278,16 +278,13 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
             stop_above = max(stop_above, needs.rtol) if needs.rtol is not None else np.inf
             for row in _rows_to_compare(table, chosen, _atol(needs), needs.rtol).tolist():
                 atols.setdefault(row, set()).add(_atol(needs))
-    return [
-        Visit(
-            row,
-            tuple(sorted(ranges.get(row, ()))),
-            tuple(sorted(atols.get(row, ()))),
-            stop_above,
-            tuple(sorted(units.get(row, ()))),
-        )
-        for row in sorted(to_scan | ranges.keys() | atols.keys() | units.keys())
-    ]
+    others = ranges.keys() | atols.keys() | units.keys()
+    visits = [Visit(row) for row in to_scan - others]
+    for row in others:
+        counted = tuple(sorted(ranges.get(row, ())))
+        compared = tuple(sorted(atols.get(row, ())))
+        visits.append(Visit(row, counted, compared, stop_above, tuple(sorted(units.get(row, ())))))
+    return sorted(visits, key=lambda visit: visit.index)
 
 
 def _atol(needs: Needs) -> float:

@@ -154,12 +154,16 @@ def _huge(table: Measured, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.
 
 
 def _is_float(table: Measured) -> NDArray[np.bool_]:
-    flags = (dtype.startswith(("float", "bfloat", "complex")) for dtype in table.dtypes)
-    return np.fromiter(flags, np.bool_, len(table.dtypes))
+    return _of_dtype(table, lambda dtype: dtype.startswith(("float", "bfloat", "complex")))
 
 
 def _is_truth(table: Measured) -> NDArray[np.bool_]:
-    return np.fromiter((dtype == "bool" for dtype in table.dtypes), np.bool_, len(table.dtypes))
+    return _of_dtype(table, lambda dtype: dtype == "bool")
+
+
+def _of_dtype(table: Measured, applies: Callable[[str], bool]) -> NDArray[np.bool_]:
+    by_dtype = {dtype: applies(dtype) for dtype in set(table.dtypes)}
+    return np.fromiter(map(by_dtype.__getitem__, table.dtypes), np.bool_, len(table.dtypes))
 
 
 PREDICATES: Mapping[Anomaly, Predicate] = {

@@ -137,10 +137,13 @@ def check(
     iterations = None if steps is None else [iteration_of(step) for step in steps]
     watched = _Tensors(analysis, _watchable(dump, ranks, iterations))
     requests = []
+    initial: dict[tuple[int, str, str], TensorFile] | None = None
     for watchpoint in watchpoints:
         selected = _Selected(dump, watchpoint, nodes)
         if watchpoint.check.condition.initial_only:
-            requests.append(CheckRequest(watchpoint.check, _initial_weights(dump, selected, ranks)))
+            initial = _initial_weights(dump, ranks) if initial is None else initial
+            weights = [file for (*_, weight), file in initial.items() if selected.has_weight(file, weight)]
+            requests.append(CheckRequest(watchpoint.check, weights))
             continue
         files, rows = watched.that(selected)
         before = iterations_before(watchpoint, dump.iterations(), iterations)
@@ -262,23 +265,43 @@ class _Tensors:
         self._files = files
         self._rows = analysis.rows_of(files)
         numbers: dict[object, int] = {}
-        self._alike: list[TensorFile] = []
+        self._alike: list[tuple[TensorFile, Graph | None]] = []
         codes = np.empty(len(files), np.int64)
         for at, file in enumerate(files):
             key = file.rank, file.graph, file.node, file.op_name, file.op_type
             number = numbers.setdefault(key, len(numbers))
             if number == len(self._alike):
-                self._alike.append(file)
+                self._alike.append((file, analysis.dump.graph_of(file)))
             codes[at] = number
         self._codes = codes
 
     def that(self, selected: _Selected) -> tuple[Sequence[TensorFile], NDArray[np.int64]]:
         """Return the selected tensors, and their rows in the statistics table."""
-        flags = np.fromiter(map(selected, self._alike), np.bool_, len(self._alike))
+        flags = np.fromiter((selected(*alike) for alike in self._alike), np.bool_, len(self._alike))
         if flags.all():
             return self._files, self._rows
         chosen = np.flatnonzero(flags[self._codes])
         return [self._files[at] for at in chosen.tolist()], self._rows[chosen]
+
+
+class _Selections:
+    """The nodes of a graph that selectors select, for all ranks that share the graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._names: dict[tuple[Selector, tuple[Graph, ...]], frozenset[str]] = {}
+
+    def of(self, selector: Selector, graphs: tuple[Graph, ...]) -> frozenset[str]:
+        """Return the names of the selected nodes; see `selected_nodes`."""
+        key = selector, graphs
+        if key not in self._names:
+            self._names[key] = selected_nodes(self._graph, selector, graphs)
+        return self._names[key]
 
 
 class _Selected:
@@ -292,13 +315,17 @@ class _Selected:
         self._matches = matcher(self._selector, Layers())
         self._names: dict[int, Collection[str]] = {}
 
-    def __call__(self, file: TensorFile) -> bool:
+    def __call__(self, file: TensorFile, graph: Graph | None) -> bool:
         if file.node is None:
             return self._selects_without_graph(file)
         if self._nodes is None and self._selector.kind in _WITHOUT_GRAPH:
             return self._matches(NodeFacts(file.node, file.op_type, "operator"))
-        graph = self._dump.graph_of(file)
         return graph is not None and file.node in self.names(file.rank, graph)
+
+    def has_weight(self, file: TensorFile, weight: str) -> bool:
+        """Return whether the weight is watched that a tensor shows, which may be the input of an operator."""
+        graph = self._dump.graph_of(file)
+        return graph is not None and weight in self.names(file.rank, graph)
 
     def _selects_without_graph(self, file: TensorFile) -> bool:
         """Return whether a tensor without a node is watched, by its own name and type."""
@@ -311,14 +338,16 @@ class _Selected:
         """Return the names of the watched nodes of a graph."""
         if id(graph) not in self._names:
             if self._nodes is None:
-                self._names[id(graph)] = selected_nodes(graph, self._selector, self._dump.graphs(rank))
+                self._names[id(graph)] = graph.once(_Selections).of(self._selector, self._dump.graphs(rank))
             else:
                 self._names[id(graph)] = self._nodes(self._watchpoint, rank).get(graph.name, frozenset())
         return self._names[id(graph)]
 
 
-def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:
-    """Return the weights before the first update, by default as the input of the first operator that read them.
+def _initial_weights(dump: Dump, ranks: Collection[int] | None) -> dict[tuple[int, str, str], TensorFile]:
+    """Return the weights before the first update, by rank, graph and name.
+
+    By default they are the inputs of the first operators that read them.
 
     A dump of MindSpore has no initial weights: the file of a parameter contains its value after the step. A run that
     Tensight recorded may have them; in a dump of msprobe, they are the values read in the first step.
@@ -341,12 +370,7 @@ def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | N
             key = (file.rank, graph.name, producer[0].name)
             if key not in first or dump.execution_position(file) < dump.execution_position(first[key]):
                 first[key] = file
-    initial_weights = []
-    for (_, _, weight), file in {**first, **kept}.items():
-        graph = dump.graph_of(file)
-        if graph is not None and weight in selected.names(file.rank, graph):
-            initial_weights.append(file)
-    return initial_weights
+    return {**first, **kept}
 
 
 def _is_parameter(dump: Dump, file: TensorFile) -> bool:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.cli.output import console, count, print_json, print_problems, size, spans, table, unwritten_text
 from tensight.errors import Problem
+from tensight.ranks import FEW_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
+
+    from tensight.dumps import Dump
 
 SUMMARY_FILE = "summary.json"
 SUMMARY_FORMAT = 8
@@ -77,13 +80,21 @@ def print_info(dump: str, *, json: bool, cache_dir: str | os.PathLike[str] | Non
     fingerprint = [SUMMARY_FORMAT, opened.fingerprint()]
     summary: Any = cache.read_json(SUMMARY_FILE, fingerprint)
     if summary is None:
-        summary = opened.summary()
+        summary = _summary_of(opened)
         cache.write_json(SUMMARY_FILE, fingerprint, summary)
     if json:
         print_json(summary)
         return
     _print_summary(console(), summary)
     print_problems([Problem(**entry) for entry in summary["problems"]])
+
+
+def _summary_of(dump: Dump) -> dict[str, Any]:
+    if len(dump.ranks) <= FEW_RANKS:
+        return dump.summary()
+    from tensight.runs.summary import run_summary
+
+    return run_summary(dump)
 
 
 def _print_summary(out: Console, summary: dict[str, Any]) -> None:
@@ -117,23 +128,26 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     unmatched = sum(rank["unmatched"] for rank in ranks)
     if unmatched:
         out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")
-    rows = table(
-        "rank", "graph", "operators", "parameters", "steps", "executed", right=("rank", "operators", "parameters")
-    )
+    title = "rank" if len(ranks) == 1 else "ranks"
+    rows = table(title, "graph", "operators", "parameters", "steps", "executed", right=("operators", "parameters"))
+    # Ranks that run the same graphs in the same steps share a row.
+    alike: dict[tuple[str, str, str, str, str], list[int]] = {}
     for rank in ranks:
         for graph in rank["graphs"]:
             dumped = rank["steps"].get(str(graph["graph_id"]), [])
             executed = (
                 None if rank["executed_steps"] is None else rank["executed_steps"].get(str(graph["graph_id"]), [])
             )
-            rows.add_row(
-                str(rank["rank"]),
+            cells = (
                 escape(graph["name"]),
                 f"{graph['operators']:,}",
                 f"{graph['parameters']:,}",
                 spans(dumped) if graph["root_id"] == graph["graph_id"] else f"in graph {graph['root_id']}",
                 "not recorded" if executed is None else spans(executed),
             )
+            alike.setdefault(cells, []).append(rank["rank"])
+    for cells, numbers in alike.items():
+        rows.add_row(spans(numbers), *cells)
     out.print(rows)
 
 

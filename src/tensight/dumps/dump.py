@@ -464,17 +464,22 @@ class Dump:
         where = os.path.relpath(file.path, self.path) if "://" not in file.path else file.path
         return Problem(where, error.removeprefix(f"{file.path}: "))
 
-    def damaged(self) -> tuple[int, list[Problem]]:
+    def damaged(self, most: int = MOST_OPENED) -> tuple[int, list[Problem]]:
         """Open the files of tensors, and return how many were opened, and which cannot be read.
 
         Only headers are read, and of very many files only those of the last steps, where a full disk or a killed
         process shows. Files of a remote dump are not opened.
+
+        Parameters
+        ----------
+        most : int
+            Maximum number of files to open.
         """
         if "://" in self.path:
             return 0, []
         from tensight.dumps.reading import tensor_header
 
-        files = self.tensors()[-MOST_OPENED:]
+        files = self.tensors()[-most:]
         problems = []
         for file in files:
             try:
@@ -483,11 +488,17 @@ class Dump:
                 problems.append(self.unreadable(file, str(error)))
         return len(files), problems
 
-    def summary(self) -> dict[str, Any]:
-        """Return an overview of the dump that can be written as JSON."""
+    def summary(self, most_opened: int = MOST_OPENED) -> dict[str, Any]:
+        """Return an overview of the dump that can be written as JSON.
+
+        Parameters
+        ----------
+        most_opened : int
+            Maximum number of files that are opened to see whether they can be read.
+        """
         meta = self.metadata
         ranks = [self._rank(rank).summary() for rank in self.ranks]
-        opened, damaged = self.damaged()
+        opened, damaged = self.damaged(most_opened)
         empty = [str(rank["rank"]) for rank in ranks if not (rank["tensors"] or rank["recorded"])]
         damaged += [Problem(f"rank {rank}", "no tensor was dumped", "nothing of it can be checked") for rank in empty]
         return {

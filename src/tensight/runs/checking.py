@@ -13,8 +13,8 @@ import pyarrow as pa
 from tensight.analysis.check import CheckResult, check, coverage_of, require
 from tensight.analysis.shown_values import SHOWN, shown_values
 from tensight.graph import SourceFrame, iteration_of, step_of, user_frame
+from tensight.ranks import FEW_RANKS
 from tensight.runs.coverage import merged_coverage
-from tensight.runs.engines import FEW_RANKS
 from tensight.runs.origins import OriginQuery
 from tensight.runs.programs import program, programs
 from tensight.runs.rank import PartialResult

@@ -16,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tensight.errors import InputError, TensightError
+from tensight.ranks import FEW_RANKS
 from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ RETRIES = 2
 
 AHEAD = 2
 """Tasks that are waiting for each worker, so that none is idle; the driver holds no more results than that."""
-
-FEW_RANKS = 8
-"""Up to this number of ranks, processes take longer to start than they save."""
 
 _PRELOADED = ["numpy", "pyarrow.parquet", "tensight.runs.rank"]
 

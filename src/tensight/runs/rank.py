@@ -113,11 +113,10 @@ def compute(task: RankTask, progress: Progress | None = None) -> RankResults:
     from tensight.analysis import Analysis, store
 
     try:
-        part = _dump(task.run, task.path).of_rank(task.rank)
+        part = opened_rank(task.run, task.path, task.rank)
         fingerprint = part.fingerprint(every_file=True)
     except DumpError as error:
         return RankResults(task.rank, "", (), str(error))
-    _programs.append(part.program(task.rank))
     analysis = Analysis(part, cache_dir=task.cache_dir, threads=task.threads, progress=progress, is_part=True)
     try:
         results = tuple(query.compute(analysis) for query in task.queries)
@@ -128,6 +127,27 @@ def compute(task: RankTask, progress: Progress | None = None) -> RankResults:
 
 _programs: deque[object] = deque(maxlen=8)
 """The programs of the last ranks, which those of the next ones probably are."""
+
+
+def opened_rank(run: str, path: str, rank: int) -> Dump:
+    """Return the dump of one rank; the folder of the run is listed once.
+
+    Parameters
+    ----------
+    run : str
+        Identifies the driver's run.
+    path : str
+        Folder or URL of the dump.
+    rank : int
+
+    Raises
+    ------
+    DumpError
+        Nothing of the rank can be read.
+    """
+    part = _dump(run, path).of_rank(rank)
+    _programs.append(part.program(rank))
+    return part
 
 
 @lru_cache(maxsize=2)
