@@ -30,6 +30,7 @@ def debug(
     record: str | None = None,
     record_folder: str | None = None,
     alone: str | None = None,
+    alone_every: int | None = None,
     trace: str | None = None,
     trace_steps: int | None = None,
     perturb: bool | None = None,
@@ -53,7 +54,7 @@ def debug(
     Other Parameters
     ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, findings, record, record_folder, alone, trace, trace_steps, perturb, against, keep_going, \
+stop_on, findings, record, record_folder, alone, alone_every, trace, trace_steps, perturb, against, keep_going, \
 memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.core.settings.AgentSettings`. Omitted settings come from the environment.
 
@@ -94,6 +95,7 @@ memory_budget_bytes, partial_memory, job, quiet
         record=record,
         record_folder=record_folder,
         alone=alone,
+        alone_every=alone_every,
         trace=trace,
         trace_steps=trace_steps,
         perturb=perturb,

@@ -72,6 +72,22 @@ def test_a_healthy_rank_says_only_who_it_is_and_how_far_it_came(tmp_path: Path) 
     assert {watchpoint.selection.kind.value for watchpoint in account.watchpoints.values()} >= {"all", "matrices"}
 
 
+def test_only_some_steps_are_watched_on_request(tmp_path: Path) -> None:
+    debugger = debugger_of(tmp_path, nan_at=10, alone_every=8)
+    watched = []
+    for step in range(1, 20):
+        if debugger.agent.capturing:
+            watched.append(step)
+        debugger.step()
+    debugger.agent.close()
+    assert watched == [1, 8, 16]
+    account = account_of(tmp_path)
+    assert {hit.step for hit in account.hits} == {16}
+    assert account.last_step == 19
+    with pytest.raises(InputError, match="every 0th step"):
+        AgentSettings(alone="run", alone_every=0)
+
+
 def test_the_file_does_not_grow_with_the_steps_of_one_fault(tmp_path: Path) -> None:
     sizes = []
     for steps in (20, 200):

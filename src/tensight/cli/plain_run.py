@@ -73,6 +73,7 @@ RUN: dict[str, PlainOption] = {
     "--alone": PlainOption(
         "alone", "Without a server: each rank watches itself, and writes there.", "DIR", os.path.abspath
     ),
+    "--every": PlainOption("alone_every", "With --alone: watch every Nth step. (default 1)", "N", int),
     "--against": PlainOption(
         "against", "Compare with a trace, and stop at the first difference.", "TRACE", os.path.abspath
     ),

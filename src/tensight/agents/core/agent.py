@@ -491,7 +491,7 @@ class Agent:
             hits = self._check(scaled_skip=scaled_skip) if is_checked else []
             hits += self._hits_within
             self._record(program)
-            self._account_for(hits)
+        self._account_for(hits)
         stops = any(hit.is_new for hit in hits)
         if self._attachment.is_attached:
             self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take(stops=stops or differs))
@@ -588,7 +588,7 @@ class Agent:
         is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
         compares = self.comparison.is_on
-        is_alone = self.alone.is_on
+        is_alone = self.alone.watches(step_of(self.step))
         self.capturing = is_inspected or watches or is_alone or self.recorder.is_on or self.tracer.is_on or compares
         at_nodes = (attached and self._stops.order.at_nodes) or compares
         self.stops_at_nodes = at_nodes and self._cursor is None

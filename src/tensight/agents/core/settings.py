@@ -64,6 +64,8 @@ class AgentSettings:
         Folder in which each rank appends what its recommended watchpoints and facts show; empty to debug with a server.
         Such a training does not connect to one, stops nowhere, and no rank waits for another. What is recorded goes
         there, too, unless `record_folder` says otherwise.
+    alone_every : int
+        Such a training watches the first step and every step that this number divides.
     trace : str
         Folder in which every step is traced: statistics and content hashes, no values; empty for no trace. A traced
         training does not connect to a debug server.
@@ -122,6 +124,7 @@ class AgentSettings:
     record: str = ""
     record_folder: str = ""
     alone: str = ""
+    alone_every: int = 1
     trace: str = ""
     trace_steps: int | None = None
     perturb: bool = False
@@ -159,6 +162,8 @@ class AgentSettings:
             raise InputError(f"the number of diagnosed steps is {self.diagnose_steps}; give 1 or more")
         if self.alone and self.break_at_start:
             raise InputError("a training that watches itself stops nowhere; leave break_at_start or alone out")
+        if self.alone_every < 1:
+            raise InputError(f"every {self.alone_every}th step is to be watched; give 1 or more")
         if self.perturb and not self.trace:
             raise InputError("weights are perturbed only in a run that is traced; name the folder of the trace")
         if self.losses_every_s is not None and not 0 < self.losses_every_s < math.inf:
@@ -268,6 +273,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
     "alone": ("TENSIGHT_ALONE",),
+    "alone_every": ("TENSIGHT_ALONE_EVERY",),
     "trace": ("TENSIGHT_TRACE",),
     "trace_steps": ("TENSIGHT_TRACE_STEPS",),
     "perturb": ("TENSIGHT_PERTURB",),
@@ -300,7 +306,7 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 def _value(field: str, name: str, text: str) -> object:
     if field in ("break_at_start", "recommended", "partial_memory", "probe", "quiet", "keep_going", "perturb"):
         return text.strip().lower() in _YES
-    if field in ("port", "memory_budget_bytes", "trace_steps", "diagnose_steps"):
+    if field in ("port", "memory_budget_bytes", "trace_steps", "diagnose_steps", "alone_every"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise InputError(f"{name} is {text[:80]!r}; give a whole number")
         return int(text)

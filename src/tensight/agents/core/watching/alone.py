@@ -77,6 +77,7 @@ class WatchedAlone:
         self.is_on = False
         self.folder: Path | None = None
         self.watchpoints: tuple[Watchpoint, ...] = ()
+        self._every = settings.alone_every
         self._framework = framework
         self._recorder = recorder
         self._process_id = os.getpid()
@@ -86,6 +87,10 @@ class WatchedAlone:
         self._kept_from: int | None = None
         if settings.alone:
             self._open(Path(settings.alone).expanduser().absolute())
+
+    def watches(self, step: int) -> bool:
+        """Whether a step, counted from 1, is watched."""
+        return self.is_on and (step == 1 or step % self._every == 0)
 
     def commands(self) -> list[SetCMD]:
         """Return the watchpoints of this rank as a server would send them."""
