@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.core.diagnosing import LIVE, Diagnosing
+from tensight.agents.core.diagnosing import LIVE, Diagnosing, alone
 from tensight.agents.core.settings import AgentSettings
 from tensight.agents.facts.samples import distinct
 from tensight.agents.torch.debugger import Debugger
@@ -61,6 +61,31 @@ def test_a_search_takes_its_time_from_steps_that_are_read() -> None:
     assert not diagnosing.searches()
     diagnosing.step_done(2, LONG_S)
     assert not diagnosing.reads
+
+
+def test_ranks_that_watch_themselves_read_the_same_steps_and_ever_fewer() -> None:
+    read: dict[int, list[int]] = {}
+    for rank in (0, 5):
+        diagnosing = Diagnosing(rank, (), lambda _: None, lambda: True, alone(rank))
+        read[rank] = []
+        for step in range(1, 5000):
+            if diagnosing.reads:
+                read[rank].append(step)
+            assert diagnosing.notes == (rank == 0 or diagnosing.reads)
+            diagnosing.step_done(step)
+    assert read[0] == read[5]
+    assert read[0][:32] == [*range(1, 32), 32]
+    assert [step for step in read[0] if step >= 2048 and step < 4096] == [
+        start + at for start in (2048, 2560, 3072, 3584) for at in range(4)
+    ]
+    due = sum(map(alone(0).is_due, range(1, 1_000_001)))
+    assert due < 300
+
+
+def test_ranks_that_watch_themselves_stop_reading_where_it_takes_long() -> None:
+    diagnosing = Diagnosing(0, (), lambda _: None, lambda: True, alone(0))
+    diagnosing.step_done(1, LONG_S)
+    assert (diagnosing.reads, diagnosing.notes) == (False, False)
 
 
 class _Chosen(Diagnosing):

@@ -19,7 +19,7 @@ from tensight.ranks import rank_of_file
 from tensight.watchpoints import rank_hits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from tensight.diagnosis.catalogue import Explained
     from tensight.diagnosis.findings import Finding, ReportedRule
@@ -31,6 +31,20 @@ MOST_GROUPS = 20_000
 """Maximum number of distinct hits, and of distinct findings; further ones are only counted."""
 
 MOST_PROBLEMS = 100
+
+
+class RankFiles(NamedTuple):
+    """What a rank has left.
+
+    Attributes
+    ----------
+    rank : int
+    paths : tuple of str
+        Its files of hits and of facts.
+    """
+
+    rank: int
+    paths: tuple[str, ...]
 
 
 class RankReport(NamedTuple):
@@ -187,7 +201,7 @@ def is_watched_run(path: str) -> bool:
     return folder.is_dir() and next(folder.glob(rank_hits.PATTERN), None) is not None
 
 
-def read_watched_run(folder: Path, ranks: Collection[int] | None = None, user_rules: Sequence[Rule] = ()) -> WatchedRun:
+def read_watched_run(folder: Path, ranks: Collection[int] | None = None) -> WatchedRun:
     """Read the files of all ranks, and put together what they say.
 
     Parameters
@@ -195,43 +209,34 @@ def read_watched_run(folder: Path, ranks: Collection[int] | None = None, user_ru
     folder : Path
     ranks : collection of int, optional
         Ranks to read; all by default.
-    user_rules : sequence of Rule
-        Rules of the user, beside ours.
 
     Raises
     ------
     InputError
         There is no file of such a rank, or the folder cannot be read.
     """
-    files: dict[int, list[Path]] = {}
+    return merge(map(read_rank, files_of_ranks(folder, ranks)))
+
+
+def files_of_ranks(folder: Path, ranks: Collection[int] | None = None) -> list[RankFiles]:
+    """Return what each rank has left, in the order of ranks; `read_watched_run` has the parameters and errors."""
+    paths: dict[int, list[str]] = {}
     try:
         for pattern in (rank_hits.PATTERN, lines.PATTERN):
             for path in folder.glob(pattern):
-                files.setdefault(rank_of_file(path), []).append(path)
+                paths.setdefault(rank_of_file(path), []).append(str(path))
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror or error}") from error
-    chosen = sorted(files if ranks is None else ranks)
-    missing = [rank for rank in chosen if rank not in files]
+    chosen = sorted(paths if ranks is None else set(ranks))
+    missing = [rank for rank in chosen if rank not in paths]
     if missing or not chosen:
         raise InputError(f"{folder}: no rank {missing[0] if missing else 0} has left a file there")
-    return merge((read_rank(rank, files[rank], user_rules) for rank in chosen), user_rules)
+    return [RankFiles(rank, tuple(sorted(paths[rank]))) for rank in chosen]
 
 
-def read_rank(rank: int, files: Iterable[Path], user_rules: Sequence[Rule] = ()) -> RankReport:
-    """Read the files of a rank, and judge its facts.
-
-    Parameters
-    ----------
-    rank : int
-    files : iterable of Path
-        Of its hits, and of its facts.
-    user_rules : sequence of Rule
-
-    Returns
-    -------
-    RankReport
-        What could not be read is among its problems.
-    """
+def read_rank(files: RankFiles) -> RankReport:
+    """Read the files of a rank, and judge its facts; what could not be read is among the problems."""
+    rank = files.rank
     accounts: list[RankAccount] = []
     best = Facts(rank)
     problems: list[str] = []
@@ -245,32 +250,30 @@ def read_rank(rank: int, files: Iterable[Path], user_rules: Sequence[Rule] = ())
         else:
             best = max(best, lines.read_facts(path), key=lambda facts: facts.last_step)
 
-    for path in sorted(files):
+    for path in map(Path, files.paths):
         try:
             read(path)
         except InputError as error:  # noqa: PERF203
             problems.append(str(error))
-    diagnosis = catalogue.diagnose([best], user_rules)
+    diagnosis = catalogue.diagnose([best])
     findings = [each for explained in diagnosis.findings for each in (explained.finding, *explained.explains)]
     compared = list(best["ranks"].rows())
     return RankReport(rank, accounts, findings, best.last_step, best.framework, compared, best.reported, problems)
 
 
-def merge(reports: Iterable[RankReport], user_rules: Sequence[Rule] = ()) -> WatchedRun:
+def merge(reports: Iterable[RankReport]) -> WatchedRun:
     """Put together what ranks have seen.
 
     Parameters
     ----------
     reports : iterable of RankReport
         One for each rank.
-    user_rules : sequence of Rule
-        Those with which the ranks' facts were judged.
     """
     run = WatchedRun()
     hits: dict[tuple[object, ...], SharedHit] = {}
     findings: dict[tuple[object, ...], tuple[Finding, list[int]]] = {}
     same_steps = SameSteps()
-    run.rules = {**catalogue.RULES, **{rule.id: rule for rule in user_rules}}
+    run.rules = dict(catalogue.RULES)
     framework = ""
     for report in reports:
         rank = report.rank

@@ -87,9 +87,11 @@ def _print_ranks(out: Console, run: WatchedRun) -> None:
     if len(last_steps) > 1:
         steps = f"{last_steps[0]:,} to {steps}"
     out.print(f"[bold]{count(len(run.steps), 'rank')}[/], {steps}")
-    every = range(max(run.world_size, max(run.ranks) + 1))
-    if run.silent and len(run.silent) < len(every):
-        out.print(f"[yellow]? Nothing was left {ranks_text(run.silent, every)}[/]")
+    silent = run.silent
+    if silent and len(silent) < len(run.ranks):
+        out.print(f"[yellow]? Nothing was left {ranks_text(silent, range(run.world_size))}[/]")
+    elif silent:
+        out.print(f"[yellow]? Files were left only {ranks_text(run.ranks, range(run.world_size))}[/]")
     if run.not_over:
         steps_of = [run.steps[rank] for rank in run.not_over]
         where = f"step {max(steps_of):,} is the last that was noted" if max(steps_of) else "no step was noted"
@@ -124,8 +126,8 @@ def _print_watchpoint(
     out.print(rows)
     if len(causes) > limit:
         out.print(f"  [dim]… {count(len(causes) - limit, 'more tensor')} (--limit, or --format json)[/]")
-    if len(hits) > len(causes):
-        follow = count(len(hits) - len(causes), "other tensor")
+    if tensors > len(causes):
+        follow = count(tensors - len(causes), "other tensor")
         out.print(f"  [dim]{follow} later, computed from these or received from another rank (--format json)[/]")
     source = next((shared.hit.source for shared in hits if shared.hit.source is not None), None)
     if source is not None:

@@ -18,7 +18,7 @@ from tensight.agents.core.connection.known_programs import KnownPrograms
 from tensight.agents.core.connection.responses import TensorResponses
 from tensight.agents.core.connection.row_sending import RowSender
 from tensight.agents.core.connection.telemetry import Telemetry
-from tensight.agents.core.diagnosing import ALONE, BESIDE, FOR_DIAGNOSIS, LIVE, Diagnosing
+from tensight.agents.core.diagnosing import BESIDE, FOR_DIAGNOSIS, LIVE, Budget, Diagnosing, Limit, Thinning, alone
 from tensight.agents.core.node_cursor import NodeCursor
 from tensight.agents.core.notices import log, log_once, set_quiet
 from tensight.agents.core.persistent_slots import PersistentSlots
@@ -213,10 +213,11 @@ class Agent:
     def _new_diagnosing(self) -> Diagnosing | None:
         settings, telemetry = self.settings, self._telemetry
         folders = [folder for folder in (self.recorder.folder, self.tracer.folder) if folder is not None]
-        budget = BESIDE if folders else LIVE
-        if self.alone.folder is not None and settings.findings_wanted != "off" and self.alone.folder not in folders:
-            budget = BESIDE if folders else ALONE
-            folders.append(self.alone.folder)
+        budget: Budget | Limit | Thinning = BESIDE if folders else LIVE
+        if self.alone.folder is not None:
+            budget = alone(self.framework.rank)
+            if settings.findings_wanted != "off" and self.alone.folder not in folders:
+                folders.append(self.alone.folder)
         if settings.diagnose:
             budget = FOR_DIAGNOSIS
             folders.append(Path(settings.diagnose))

@@ -54,29 +54,43 @@ class Limit(NamedTuple):
         Share of the time.
     steps : float
         What may be spent ahead of that share: the time of so many steps.
-    common : int
-        Number of first steps that are read in any case, and with them those at powers of two: all ranks read these, so
-        that they can be compared, though each has time for others of its own. 0 for none.
-    common_s : float
-        Maximum time in seconds for the first ones.
     """
 
     share: float
     steps: float
-    common: int = 0
-    common_s: float = 0.0
-
-    def is_common(self, done: int, cost_s: float) -> bool:
-        """Return whether all ranks read the step after so many, when facts have taken so long."""
-        is_first = done < self.common and cost_s < self.common_s
-        return is_first or (self.common > 0 and (done + 1) & done == 0)
 
 
 LIVE = Limit(0.01, 4.0)
 """For a training that someone debugs."""
 
-ALONE = Limit(0.01, 4.0, 8, 2.0)
-"""For ranks that watch themselves."""
+
+class Thinning(NamedTuple):
+    """Which steps are read where many ranks write for a long time: the same ones on all, and ever fewer of them.
+
+    Attributes
+    ----------
+    share : float
+        Maximum share of the training's time.
+    ahead_s : float
+        Time in seconds that may be spent before that share allows it.
+    notes : bool
+        Whether the other steps are noted.
+    """
+
+    share: float
+    ahead_s: float
+    notes: bool
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a step, counted from 1, is read: the first 31, then four runs of four while they double."""
+        doubled = 1 << (step.bit_length() - 1)
+        return doubled < _RUN**2 or (step - doubled) % (doubled // 4) < _RUN
+
+
+def alone(rank: int) -> Thinning:
+    """Return the budget of a rank that watches itself; the first one also notes the steps between."""
+    return Thinning(0.01, 2.0, rank == 0)
+
 
 _RUN = 4
 """Minimum number of steps in a row of which everything is read: many facts compare a step with the one before."""
@@ -100,7 +114,7 @@ class Diagnosing:
         Sends them to the debug server, if that wants them.
     is_sent : callable () -> bool
         Whether it does.
-    budget : Budget or Limit
+    budget : Budget, Limit or Thinning
     most_steps : int, optional
         Number of steps after which the training is ended; by default it runs to its end.
     rules : UserRules, optional
@@ -121,7 +135,7 @@ class Diagnosing:
         folders: Sequence[Path],
         send: Callable[[bytes], None],
         is_sent: Callable[[], bool],
-        budget: Budget | Limit,
+        budget: Budget | Limit | Thinning,
         most_steps: int | None = None,
         rules: UserRules | None = None,
     ) -> None:
@@ -185,7 +199,7 @@ class Diagnosing:
             What that took, in seconds.
         """
         began = time.monotonic()
-        if began < self._resumes_s and not self._lines and not self._is_common(self._steps + 1):
+        if began < self._resumes_s and not self._lines:
             # Even little would be much of steps that are this short.
             self._steps += 1
             return
@@ -227,13 +241,14 @@ class Diagnosing:
             is_within = self._cost_s < budget.share * (time.monotonic() - self._began_s)
             is_first = done < budget.always and self._cost_s < budget.always_s
             self.reads, self.notes = is_first or is_due or is_within, True
-        elif not self._steps or self._is_common(self._steps):
+        elif isinstance(self._budget, Thinning):
+            is_within = self._cost_s < self._allowed_s(time.monotonic())
+            self.reads = self._budget.is_due(self._steps + 1) and is_within
+            self.notes = self.reads or (self._budget.notes and is_within)
+        elif not self._steps:
             self.reads = self.notes = True
         else:
             self._decide_within(self._budget)
-
-    def _is_common(self, done: int) -> bool:
-        return isinstance(self._budget, Limit) and self._budget.is_common(done, self._cost_s)
 
     def _decide_within(self, limit: Limit) -> None:
         now, has_read = time.monotonic(), self.reads
@@ -247,6 +262,8 @@ class Diagnosing:
 
     def _allowed_s(self, now: float) -> float:
         """Return the time in seconds that facts may have taken so far."""
+        if isinstance(self._budget, Thinning):
+            return max(self._budget.ahead_s, self._budget.share * (now - self._began_s))
         ahead_s = 0.0
         if isinstance(self._budget, Limit) and self._steps > _TIMED:
             ahead_s = self._budget.steps * self._shortest_s
