@@ -1,5 +1,6 @@
 // The extension module `tensight.tensors._kernels`: the kernels of the processor's best instruction set.
 
+#include "folders.h"
 #include "instances.h"
 #include "interface.h"
 #include "npy_files.h"
@@ -112,6 +113,7 @@ static PyMethodDef METHODS[] = {
     {"scan_ranges", (PyCFunction)(void (*)(void))scan_ranges, METH_FASTCALL, nullptr},
     {"scan_shared", (PyCFunction)(void (*)(void))scan_shared, METH_FASTCALL, nullptr},
     {"scan_files", (PyCFunction)(void (*)(void))scan_files, METH_FASTCALL, nullptr},
+    {"list_folder", list_folder, METH_O, nullptr},
     {"compare", (PyCFunction)(void (*)(void))compare, METH_FASTCALL, nullptr},
     {"has_non_finite", (PyCFunction)(void (*)(void))has_non_finite, METH_FASTCALL, nullptr},
     {"instances", (PyCFunction)(void (*)(void))instances, METH_FASTCALL, nullptr},

@@ -185,3 +185,21 @@ def test_nothing_of_an_empty_tensor_is_in_a_range(analyse: Analyse, tmp_path: Pa
     writer.tensor(1, "Where.Where-op1", [0.5])
     inside = "TR(range_start_inclusive=0, range_end_inclusive=1, range_percentage_gt=50)"
     assert hits_of(analyse(writer.root), inside) == {("Default/Where-op1", 1)}
+
+
+def test_other_nodes_can_be_chosen_on_ranks_that_ran_the_same_program(tmp_path: Path, analyse: Analyse) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    for rank in (0, 1):
+        writer.graph(GraphWriter().operator("Default/Add-op1").operator("Default/Mul-op2"), rank=rank)
+        writer.tensor(0, "Add.Add-op1", [np.nan], rank=rank)
+        writer.tensor(0, "Mul.Mul-op2", [np.nan], rank=rank)
+    chosen = {0: {"kernel_graph_0": {"Default/Add-op1"}}, 1: {"kernel_graph_0": {"Default/Mul-op2"}}}
+    (result,) = check(
+        analyse(writer.root),
+        [Watchpoint(1, "", parse_check("tensor_overflow"))],
+        nodes=lambda _, rank: chosen[rank],
+    )
+    assert [(hit.tensor.rank, hit.tensor.node) for hit in result.hits] == [
+        (0, "Default/Add-op1"),
+        (1, "Default/Mul-op2"),
+    ]

@@ -15,6 +15,8 @@ from tensight.dumps.names import (
     parse_mapping,
     parse_name,
     parse_raw_name,
+    split_name,
+    without_times,
 )
 
 
@@ -155,3 +157,36 @@ def test_any_mapping_is_read(text: str) -> None:
         assert digits.isdigit()
         assert "/" not in original_name(f"{digits}.npy", mapping)
         assert "/" not in name
+
+
+@pytest.mark.parametrize(
+    ("name", "timeless", "time"),
+    [
+        ("Add.Add-op0.1.2.34.output.0.ND.npy", "Add.Add-op0.1.2./.output.0.ND.npy", 34),
+        ("Add.Add-op0.1.2.34.input.0.ND.float32.npy", "Add.Add-op0.1.2./.input.0.ND.float32.npy", 34),
+        ("Parameter.a.b.0.0.9223372036854775807.output.0.ND.npy", "Parameter.a.b.0.0./.output.0.ND.npy", 2**63 - 1),
+        ("Parameter.a.b.0.0.9223372036854775808.output.0.ND.npy", None, 0),
+        ("Add.Add-op0.1.2.\u0663.output.0.ND.npy", None, 0),
+        ("Add.Add-op0.output.0.ND.npy", None, 0),
+        ("statistic.csv", None, 0),
+        ("", None, 0),
+    ],
+)
+def test_names_are_compared_without_their_times(name: str, timeless: str | None, time: int) -> None:
+    assert without_times([name]) == ([timeless or name], [time])
+
+
+_PARTS = st.sampled_from(
+    ["Add", "Add-op0", "0", "12", "007", "9223372036854775807", "input", "output", "ND", "npy", ""]
+)
+
+
+@given(st.lists(_PARTS, max_size=12).map(".".join))
+def test_a_name_without_its_time_is_the_name_at_any_other_time(name: str) -> None:
+    (timeless,), (time,) = without_times([name])
+    split = split_name(name)
+    if split is None:
+        assert split_name(timeless.replace("/", "5")) is None
+    else:
+        assert split[3] == time
+        assert split_name(timeless.replace("/", "5")) == (*split[:3], 5, *split[4:])

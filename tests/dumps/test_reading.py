@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -26,7 +25,7 @@ MANY = 100_001
 
 def tensor_at(path: Path | str, **changes: Any) -> TensorFile:
     tensor = TensorFile(0, 0, 0, None, "", "Add", "Add-op0", "output", 0, 0, 0, 1, "DefaultFormat", "", str(path), 0, 0)
-    return dataclasses.replace(tensor, **changes)
+    return tensor._replace(**changes)
 
 
 @pytest.fixture(params=["local", "memory"])

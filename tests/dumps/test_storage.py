@@ -161,6 +161,50 @@ def test_a_pipe_is_neither_listed_nor_waited_for(tmp_path: Path) -> None:
         storage.read_bytes("pipe.npy")
 
 
+@pytest.mark.parametrize("kernels", ["auto", "numpy"])
+def test_a_folder_is_listed_alike_with_and_without_kernels(
+    tmp_path: Path, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", kernels)
+    files = {f"file{number}": b"x" * number for number in range(600)}
+    files |= {"\u00e4": b"12", "a\nb": b"", "sub/inner": b"", "\u4e2d/inner": b"", "B": b"", "a.npy": b"1"}
+    write_local(tmp_path / "run", files)
+    run = tmp_path / "run"
+    unreadable = os.fsdecode(b"\xff.npy")
+    (run / unreadable).write_bytes(b"")
+    os.mkfifo(run / "pipe")
+    for link, target in {
+        "in": "a.npy",
+        "sub-in": "sub",
+        "out": "/etc/passwd",
+        "broken": "no",
+        "circle": "circle",
+    }.items():
+        (run / link).symlink_to(target)
+    os.utime(run / "B", ns=(1, 1_234_567_890_123_456_789))
+    listing = LocalStorage(str(run)).list_folder("")
+    sizes = {name: len(data) for name, data in files.items() if "/" not in name} | {"in": 1}
+    assert [(file.name, file.size_bytes) for file in listing.files] == sorted(sizes.items())
+    assert next(file.mtime_ns for file in listing.files if file.name == "B") == 1_234_567_890_123_456_789
+    assert listing.folders == ("sub", "sub-in", "\u4e2d")
+    assert listing.refused == ("\\udcff.npy", "broken", "circle", "out", "pipe")
+
+
+@pytest.mark.parametrize("kernels", ["auto", "numpy"])
+def test_a_folder_that_cannot_be_listed_is_one_clear_error(
+    tmp_path: Path, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", kernels)
+    write_local(tmp_path / "run", {"file": b""})
+    storage = LocalStorage(str(tmp_path / "run"))
+    with pytest.raises(MissingFileError, match="there is no such folder"):
+        storage.list_folder("nothing")
+    with pytest.raises(DumpError, match="cannot be listed: Not a directory"):
+        storage.list_folder("file")
+    (tmp_path / "run" / "empty").mkdir()
+    assert storage.list_folder("empty").files == ()
+
+
 def test_the_time_of_a_folder_changes_with_its_files(tmp_path: Path) -> None:
     write_local(tmp_path / "run", {"sub/a": b"1"})
     storage = LocalStorage(str(tmp_path / "run"))

@@ -313,7 +313,7 @@ class _Selected:
         self._selector = watchpoint.selection
         self._nodes = nodes
         self._matches = matcher(self._selector, Layers())
-        self._names: dict[int, Collection[str]] = {}
+        self._names: dict[tuple[int, int], Collection[str]] = {}
 
     def __call__(self, file: TensorFile, graph: Graph | None) -> bool:
         if file.node is None:
@@ -336,12 +336,14 @@ class _Selected:
 
     def names(self, rank: int, graph: Graph) -> Collection[str]:
         """Return the names of the watched nodes of a graph."""
-        if id(graph) not in self._names:
+        # Ranks share equal graphs, but other nodes may have been chosen on each.
+        key = rank, id(graph)
+        if key not in self._names:
             if self._nodes is None:
-                self._names[id(graph)] = graph.once(_Selections).of(self._selector, self._dump.graphs(rank))
+                self._names[key] = graph.once(_Selections).of(self._selector, self._dump.graphs(rank))
             else:
-                self._names[id(graph)] = self._nodes(self._watchpoint, rank).get(graph.name, frozenset())
-        return self._names[id(graph)]
+                self._names[key] = self._nodes(self._watchpoint, rank).get(graph.name, frozenset())
+        return self._names[key]
 
 
 def _initial_weights(dump: Dump, ranks: Collection[int] | None) -> dict[tuple[int, str, str], TensorFile]:

@@ -1,7 +1,8 @@
 """Index the tensors of one folder: parse file names, group repeated dumps, match nodes.
 
 A dump easily has 100,000 files, so this is written for speed: one pass over the listing, and no file is opened (except
-binary files of Ascend devices, which list their slots only in their content).
+binary files of Ascend devices, which list their slots only in their content). The folders of a graph usually have the
+same names except for their times, in all iterations and on all ranks: their files are matched once (`FolderPlan`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tensight.dumps.ascend_names import parse_ascend_name
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.matching import Candidate, Match, MatchReport, NodeMatcher, has_slot
-from tensight.dumps.names import joined, original_name, parse_mapping, parse_raw_name, split_name
+from tensight.dumps.names import joined, original_name, parse_mapping, parse_raw_name, split_name, without_times
 from tensight.dumps.tensor_file import TensorFile
 from tensight.errors import DumpError, Problem
 from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from tensight.dumps.ascend_names import AscendName
     from tensight.dumps.statistic_csv import StatisticRow
@@ -80,6 +81,28 @@ class FolderIndex:
     statistics: FileEntry | None = None
 
 
+class FolderPlan(NamedTuple):
+    """The tensors of all folders that have the same file names except for their times.
+
+    Attributes
+    ----------
+    tensors, unwritten : list of (int, TensorFile)
+        As in `FolderIndex`, with the position of each file in the listing; of the folder that was indexed first.
+    unread : list of int
+        Positions of files of unknown kind.
+    report : MatchReport
+    """
+
+    tensors: list[tuple[int, TensorFile]]
+    unwritten: list[tuple[int, TensorFile]]
+    unread: list[int]
+    report: MatchReport
+
+
+FolderPlans = dict[tuple[str, ...], FolderPlan]
+"""Plans by the names of all files in a folder (`names.without_times`); of one root graph."""
+
+
 class FolderIndexer:
     """Index the folders of one root graph.
 
@@ -90,11 +113,21 @@ class FolderIndexer:
     matcher : NodeMatcher
     with_unwritten : bool
         Whether unwritten outputs count as tensors.
+    plans : FolderPlans, optional
+        The plans of folders that were indexed before with an equal matcher and `with_unwritten`; others are added.
     """
 
     def __init__(
-        self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher, *, with_unwritten: bool = False
+        self,
+        storage: Storage,
+        rank: int,
+        graph_id: int,
+        matcher: NodeMatcher,
+        *,
+        with_unwritten: bool = False,
+        plans: FolderPlans | None = None,
     ) -> None:
+        self._plans = {} if plans is None else plans
         self._storage = storage
         self._rank = rank
         self._graph_id = graph_id
@@ -112,9 +145,59 @@ class FolderIndexer:
         result.problems.extend(listing.no_files(folder))
         mapping = self._mapping(folder, listing, result)
         result.statistics = next((file for file in listing.files if file.name == STATISTICS), None)
+        timeless, times = without_times(file.name for file in listing.files)
+        names = tuple(timeless)
+        plan = None if mapping else self._plans.get(names)
+        if plan is not None:
+            self._follow(plan, folder, iteration, listing.files, times, result)
+            return result
         rows = list(self._rows(folder, listing.files, mapping, result))
-        self._build(folder, iteration, self._grouped(rows), result)
+        groups = self._grouped(rows)
+        self._build(folder, iteration, groups, result)
+        # The contents of files, renamed files, and files that repeat a tensor at other times may differ elsewhere.
+        if not mapping and len(groups) == len(rows) and all(row.is_npy for row in rows):
+            self._plans[names] = self._plan(folder, listing.files, result)
         return result
+
+    def _plan(self, folder: str, files: Sequence[FileEntry], result: FolderIndex) -> FolderPlan:
+        """Return the plan for other folders like the one that was indexed."""
+        prefix, suffix = self._around_names(folder)
+        positions = {f"{prefix}{file.name}{suffix}": position for position, file in enumerate(files)}
+        unread = set(result.unread)
+        return FolderPlan(
+            [(positions[tensor.path], tensor) for tensor in result.tensors],
+            [(positions[tensor.path], tensor) for tensor in result.unwritten],
+            [position for position, file in enumerate(files) if f"{folder}/{file.name}" in unread],
+            result.report,
+        )
+
+    def _follow(
+        self,
+        plan: FolderPlan,
+        folder: str,
+        iteration: int,
+        files: Sequence[FileEntry],
+        times: Sequence[int],
+        result: FolderIndex,
+    ) -> None:
+        """Index a folder by a plan."""
+        prefix, suffix = self._around_names(folder)
+        of_folder = self._rank, self._graph_id, iteration
+
+        def tensor(position: int, planned: TensorFile) -> TensorFile:
+            name, size_bytes, mtime_ns = files[position]
+            of_file = f"{prefix}{name}{suffix}", size_bytes, mtime_ns
+            return TensorFile._make((*of_folder, *planned[3:11], times[position], *planned[12:14], *of_file, (), None))
+
+        result.tensors = [tensor(position, planned) for position, planned in plan.tensors]
+        result.unwritten = [tensor(position, planned) for position, planned in plan.unwritten]
+        result.unread = [f"{folder}/{files[position].name}" for position in plan.unread]
+        result.report = plan.report
+
+    def _around_names(self, folder: str) -> tuple[str, str]:
+        """Return the texts before and after a file's name in its path; a (chained) URL may have text after it."""
+        prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
+        return prefix, suffix
 
     def index_recorded(
         self,
@@ -150,7 +233,7 @@ class FolderIndexer:
             "", dtype, line,
         )  # fmt: skip
 
-    def _grouped(self, rows: list[_Row]) -> Iterable[list[_Row]]:
+    def _grouped(self, rows: list[_Row]) -> Collection[list[_Row]]:
         """Group the possible repeats of one tensor: by node, or by name if the node is uncertain."""
         dtypes = {row.match: row.declared_dtype for row in rows if row.slot == 0 and row.io == "output"}
         replaced = self._matcher.renumbered(dict.fromkeys(row.match for row in rows), dtypes)
@@ -238,8 +321,7 @@ class FolderIndexer:
         result: FolderIndex,
         dumped: _Dumped | None = None,
     ) -> None:
-        # A (chained) URL may have text after the path, so the position of the file's name is determined once.
-        prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
+        prefix, suffix = self._around_names(folder)
         ordered: list[tuple[int, str, int, TensorFile]] = []
         report = result.report
         for rows in groups:

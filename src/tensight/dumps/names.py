@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Maximum of every number in a name: ids and times are signed 64-bit integers in tables.
 _MAX_NUMBER = 2**63 - 1
 
 _MAX_SLOT = 2**31 - 1
+
+_IO = frozenset({"input", "output"})
 
 #: The characters of a scoped name that MindSpore replaces by ``_`` in file names.
 _SEPARATORS = str.maketrans({"/": "_", ".": "_", "\\": "_", " ": "_"})
@@ -133,6 +138,38 @@ def split_name(name: str) -> SplitName | None:
     if max(task_id, stream_id, timestamp) > _MAX_NUMBER or slot_id > _MAX_SLOT:
         return None
     return head, task_id, stream_id, timestamp, ("input" if io == "input" else "output"), slot_id, layout, dtype
+
+
+def without_times(names: Iterable[str]) -> tuple[list[str], list[int]]:
+    """Separate the names of npy files from the times in them, for the comparison of folders.
+
+    Parameters
+    ----------
+    names : iterable of str
+        File names without their folder.
+
+    Returns
+    -------
+    list of str
+        Each name with ``/`` in place of its time, which no file name contains; names of another form are unchanged.
+    list of int
+        The times; 0 if a name has none.
+    """
+    timeless: list[str] = []
+    times: list[int] = []
+    for name in names:
+        fields = name.rsplit(".", 6)
+        # The input or output is followed by its slot, the format, in newer versions the element type, and "npy".
+        at = 2 if len(fields) > 3 and fields[3] in _IO else 1
+        time = fields[at] if len(fields) == 7 and fields[at + 1] in _IO else ""
+        if time.isdigit() and time.isascii() and len(time) < 20 and int(time) <= _MAX_NUMBER:
+            fields[at] = "/"
+            timeless.append(".".join(fields))
+            times.append(int(time))
+        else:
+            timeless.append(name)
+            times.append(0)
+    return timeless, times
 
 
 def split_head(head: str) -> tuple[str, str]:

@@ -17,6 +17,8 @@ from tensight.graph import Graph, parse_graph
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from tensight.dumps.indexing import FolderPlans
+
 _graphs: WeakValueDictionary[bytes, Graph] = WeakValueDictionary()
 _programs: WeakValueDictionary[object, Program] = WeakValueDictionary()
 
@@ -46,7 +48,7 @@ def shared_graph(data: bytes, *, where: str) -> Graph:
 
 
 class Program:
-    """The graphs of a rank, the order in which they run, and how files are matched to their nodes.
+    """The graphs of a rank, the order in which they run, and how files and whole folders are matched to their nodes.
 
     Parameters
     ----------
@@ -68,6 +70,7 @@ class Program:
         self._graphs = sorted(graphs, key=lambda graph: (graph.graph_id, graph.name))
         self.order = ExecutionOrder(graphs, orders, ran)
         self._matchers: dict[int, NodeMatcher] = {}
+        self._plans: dict[tuple[int, bool], FolderPlans] = {}
 
     def matcher(self, root_id: int) -> NodeMatcher:
         """Return what matches files to the nodes of a root graph and its sub-graphs.
@@ -82,6 +85,17 @@ class Program:
             graphs = graphs or [graph for graph in self._graphs if graph.graph_id == root_id]
             matcher = self._matchers[root_id] = NodeMatcher(graphs, self.order, root_id)
         return matcher
+
+    def plans(self, root_id: int, *, with_unwritten: bool) -> FolderPlans:
+        """Return the plans of the folders of a root graph that were indexed with its matcher.
+
+        Parameters
+        ----------
+        root_id : int
+        with_unwritten : bool
+            Whether unwritten outputs count as tensors.
+        """
+        return self._plans.setdefault((root_id, with_unwritten), {})
 
 
 def shared_program(

@@ -317,7 +317,10 @@ class RankIndex(RankReader):
             matcher = self.program.matcher(graph_id)
             # On Ascend, unwritten outputs share memory with the tensors that the operator updates.
             are_tensors = self._with_unwritten or self.metadata.device_target == "Ascend"
-            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors)
+            plans = self.program.plans(graph_id, with_unwritten=are_tensors)
+            indexer = FolderIndexer(
+                self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors, plans=plans
+            )
             self._indexers[graph_id] = indexer
         return indexer
 

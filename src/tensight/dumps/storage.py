@@ -200,6 +200,17 @@ def _is_text(name: str) -> bool:
     return True
 
 
+def _entries(folder: str) -> tuple[list[FileEntry], list[str]]:
+    """Return the ordinary files of a folder, sorted, and the names of all other entries."""
+    from tensight.tensors.native import kernels
+
+    compiled = kernels()
+    if compiled is None or not hasattr(compiled, "list_folder"):  # an older build of the kernels lacks it
+        return [], os.listdir(folder)
+    files, others = compiled.list_folder(os.fsencode(folder))
+    return list(map(FileEntry._make, files)), others
+
+
 def _without_scheme(path: str) -> str:
     return path.removeprefix("file://") if path.startswith("file://") else path
 
@@ -309,39 +320,47 @@ class LocalStorage(Storage):
         """List a folder; links out of the root are refused, others are followed."""
         full = self._inside(path)
         folders: list[str] = []
-        files: list[FileEntry] = []
         refused: list[str] = []
         try:
-            with os.scandir(full) as entries:
-                for entry in entries:
-                    kind = self._kind(entry)
-                    if isinstance(kind, FileEntry):
-                        files.append(kind)
-                    elif kind == _FOLDER:
-                        folders.append(entry.name)
-                    elif kind == _REFUSED:
-                        refused.append(printable(entry.name))
+            files, others = _entries(full)
         except FileNotFoundError:
             raise MissingFileError(f"{full}: there is no such folder.") from None
         except OSError as error:
             raise DumpError(f"{full}: cannot be listed: {_reason(error)}.") from None
-        files.sort()
+        for name in others:
+            kind = self._kind(full, name)
+            if isinstance(kind, FileEntry):
+                files.append(kind)
+            elif kind == _FOLDER:
+                folders.append(name)
+            elif kind == _REFUSED:
+                refused.append(printable(name))
+        if others:
+            files.sort()
         return Listing(tuple(sorted(folders)), tuple(files), tuple(sorted(refused)))
 
-    def _kind(self, entry: os.DirEntry[str]) -> FileEntry | str:
+    def _kind(self, folder: str, name: str) -> FileEntry | str:
         """Return the kind of a folder entry, or the entry of a file."""
+        path = f"{folder}/{name}"
         try:
-            if not _is_text(entry.name) or (entry.is_symlink() and not self._stays_inside(entry.path)):
-                return _REFUSED
-            if entry.is_file():
-                status = entry.stat()
-                return FileEntry(entry.name, status.st_size, status.st_mtime_ns)
-            return _FOLDER if entry.is_dir() else _REFUSED
+            status = os.lstat(path)
         except FileNotFoundError:
             return _GONE
         except OSError:
-            # For example a circular link, or a name that the file system cannot look up; the others are usable.
+            # For example a name that the file system cannot look up; the others are usable.
             return _REFUSED
+        if not _is_text(name):
+            return _REFUSED
+        if stat.S_ISLNK(status.st_mode):
+            if not self._stays_inside(path):
+                return _REFUSED
+            try:
+                status = Path(path).stat()
+            except OSError:  # a broken or a circular link
+                return _REFUSED
+        if stat.S_ISREG(status.st_mode):
+            return FileEntry(name, status.st_size, status.st_mtime_ns)
+        return _FOLDER if stat.S_ISDIR(status.st_mode) else _REFUSED
 
     def folder_mtime_ns(self, path: str) -> int:
         """Return the time when entries were last added to or removed from a folder."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tensight.graph import TensorAddress, step_of
 
@@ -15,9 +14,11 @@ CONSTANTS = -1
 """``iteration`` of the tensors in ``constants/``, which belong to no iteration."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFile:
+class TensorFile(NamedTuple):
     """A tensor in a dump, not yet read; or only its statistics, if the dump has no values (see `recorded`).
+
+    A dump has millions of them, and a named tuple is made eight times as fast as a frozen dataclass. Two are equal if
+    all but `recorded` is.
 
     Attributes
     ----------
@@ -77,7 +78,16 @@ class TensorFile:
     size_bytes: int
     mtime_ns: int
     older: tuple[TensorFile, ...] = ()
-    recorded: StatisticRow | TracedRow | None = field(default=None, compare=False)
+    recorded: StatisticRow | TracedRow | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorFile) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
     @property
     def address(self) -> TensorAddress | None:

@@ -80,6 +80,13 @@ class Kernels(Protocol):
         """
         ...
 
+    def list_folder(self, path: bytes, /) -> tuple[list[tuple[str, int, int]], list[str]]:
+        """Return name, size and time (ns) of the regular files of a folder, sorted by name, and the other names.
+
+        Files whose names are not ASCII are among the others, and names that no longer exist may be. Raises OSError.
+        """
+        ...
+
     def instances(self, objects: list[object], kinds: tuple[type[_T], ...], /) -> list[_T]:
         """Return the objects whose class is one of the types, or derived from one, without running code of theirs."""
         ...
