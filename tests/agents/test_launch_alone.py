@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tensight.analysis.watched_ranks import read_watched_run
+from tensight.runs.watched_ranks import read_watched_run
 from tensight.watchpoints.rank_hits import PATTERN, read_account
 from tests.agents.agent_stage import until
 

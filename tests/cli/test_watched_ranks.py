@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.agents.numpy_training import FORWARD
 from tests.agents.test_watching_alone import trained
-from tests.analysis.test_watched_ranks import seen, write_ranks
+from tests.runs.test_watched_ranks import seen, write_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -79,12 +79,13 @@ def check(
     engine: Engine = None,
 ) -> None:
     """Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."""
-    from tensight.analysis.watched_ranks import is_watched_run
     from tensight.runs.checking import RunCheck
+    from tensight.runs.watched_ranks import is_watched_run
 
     if is_watched_run(dump) and not (recommended or watch or steps):
         shown = Format.JSON if json else output
-        raise typer.Exit(check_watched_run(dump, numbers(ranks, "--ranks"), shown, limit, advise=advise))
+        some_ranks = numbers(ranks, "--ranks")
+        raise typer.Exit(check_watched_run(dump, some_ranks, shown, limit, advise=advise, quiet=quiet, engine=engine))
     run = open_run(dump, cache_dir, threads, engine)
     is_wanted, by_agent = recommended or not watch, run.dump.metadata.by_agent
     points = watchpoints_from(watch or [], on or [], recommended=is_wanted, live=by_agent)

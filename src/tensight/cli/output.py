@@ -222,17 +222,30 @@ def run_progress(run: Run, *, quiet: bool) -> Iterator[None]:
             run.progress = None if show_bytes is None else lambda _, done, total: show_bytes(done, total)
             yield
         return
-    if quiet or not sys.stderr.isatty():
+    with ranks_progress(quiet=quiet) as show_ranks:
+        run.progress = None if show_ranks is None else lambda _, done, total: show_ranks(done, total)
         yield
+
+
+@contextmanager
+def ranks_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a progress bar on stderr while ranks are read, if stderr is a terminal.
+
+    Yields
+    ------
+    callable or None
+        Called with the number of ranks that are done and the total; None without a bar.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("Reading ranks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console(stderr=True), transient=True)
-    task = bar.add_task("", total=len(run.ranks))
-    run.progress = lambda _, done, total: bar.update(task, completed=done, total=total)
+    task = bar.add_task("", total=None)
     with bar:
-        yield
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.cli.exit_codes import FOUND
-from tensight.cli.output import Format, console, count, number, print_csv, print_json, table, values_text
+from tensight.cli.output import (
+    Format,
+    console,
+    count,
+    number,
+    print_csv,
+    print_json,
+    ranks_progress,
+    table,
+    values_text,
+)
 from tensight.ranks import ranks_text
 
 if TYPE_CHECKING:
@@ -15,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tensight.analysis.watched_ranks import SharedHit, WatchedRun
+    from tensight.runs.watched_ranks import SharedHit, WatchedRun
     from tensight.sessions.records import FindingRecord
     from tensight.watchpoints import Watchpoint
 
@@ -27,7 +37,14 @@ _MOST_PROBLEMS = 8
 
 
 def check_watched_run(
-    folder: str, ranks: Collection[int] | None, output: Format, limit: int, *, advise: bool = False
+    folder: str,
+    ranks: Collection[int] | None,
+    output: Format,
+    limit: int,
+    *,
+    advise: bool,
+    quiet: bool,
+    engine: str | None,
 ) -> int:
     """Print what the ranks of a run have seen, and return the exit code.
 
@@ -41,10 +58,15 @@ def check_watched_run(
         Rows for each watchpoint in the table.
     advise : bool
         Whether to print what to do next.
+    quiet : bool
+        Whether to show no progress.
+    engine : str, optional
+        Where ranks are read, see `tensight.runs.engines.engine_named`.
     """
-    from tensight.analysis.watched_ranks import read_watched_run
+    from tensight.runs.watched_ranks import read_watched_run
 
-    run = read_watched_run(Path(folder), ranks)
+    with ranks_progress(quiet=quiet) as show:
+        run = read_watched_run(Path(folder), ranks, engine=engine, progress=show)
     if output is Format.JSON:
         print_json(_run_data(folder, run))
     elif output is Format.CSV:

@@ -16,10 +16,11 @@ from tensight.diagnosis.facts import Facts
 from tensight.diagnosis.rules.ranks import SameSteps
 from tensight.errors import InputError
 from tensight.ranks import rank_of_file
+from tensight.runs.engines import LostTaskError, engine_named
 from tensight.watchpoints import rank_hits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from tensight.diagnosis.catalogue import Explained
     from tensight.diagnosis.findings import Finding, ReportedRule
@@ -69,13 +70,13 @@ class RankReport(NamedTuple):
     """
 
     rank: int
-    accounts: list[RankAccount]
-    findings: list[Finding]
-    last_step: int
-    framework: str
-    compared: list[dict[str, Any]]
-    reported: tuple[ReportedRule, ...]
-    problems: list[str]
+    accounts: list[RankAccount] = []  # noqa: RUF012 - never changed
+    findings: list[Finding] = []  # noqa: RUF012
+    last_step: int = 0
+    framework: str = ""
+    compared: list[dict[str, Any]] = []  # noqa: RUF012
+    reported: tuple[ReportedRule, ...] = ()
+    problems: list[str] = []  # noqa: RUF012
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class SharedHit:
     rank : int
         That rank.
     ranks : list of int
-        All of them, in the order of their reports.
+        All of them.
     steps : dict of int to list of int
         Ranks by the step of their first hit.
     new : list of int
@@ -123,8 +124,13 @@ class SharedHit:
         self.steps.setdefault(hit.step, []).append(rank)
         if hit.is_new:
             self.new.append(rank)
-        if (hit.step, hit.position) < self.order:
+        if (hit.step, hit.position, rank) < (*self.order, self.rank):
             self.hit, self.rank = hit, rank
+
+    def sort(self) -> None:
+        """Sort the ranks, which are read in any order."""
+        for ranks in (self.ranks, self.new, *self.steps.values()):
+            ranks.sort()
 
 
 class SharedFinding(NamedTuple):
@@ -189,6 +195,13 @@ class WatchedRun:
         """The ranks that have left files."""
         return self.steps.keys()
 
+    def sort(self) -> None:
+        """Sort the ranks, which are read in any order."""
+        self.steps = dict(sorted(self.steps.items()))
+        for ranks in (self.not_over, self.restarted, *self.kept.values()):
+            ranks.sort()
+        self.problems.sort()
+
     @property
     def silent(self) -> list[int]:
         """Ranks of the run that have left none."""
@@ -201,7 +214,13 @@ def is_watched_run(path: str) -> bool:
     return folder.is_dir() and next(folder.glob(rank_hits.PATTERN), None) is not None
 
 
-def read_watched_run(folder: Path, ranks: Collection[int] | None = None) -> WatchedRun:
+def read_watched_run(
+    folder: Path,
+    ranks: Collection[int] | None = None,
+    *,
+    engine: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> WatchedRun:
     """Read the files of all ranks, and put together what they say.
 
     Parameters
@@ -209,13 +228,30 @@ def read_watched_run(folder: Path, ranks: Collection[int] | None = None) -> Watc
     folder : Path
     ranks : collection of int, optional
         Ranks to read; all by default.
+    engine : str, optional
+        Name of the engine that reads them, see `tensight.runs.engines.engine_named`; by default by their number.
+    progress : callable, optional
+        Called with the number of ranks that are done, and that of all.
 
     Raises
     ------
     InputError
-        There is no file of such a rank, or the folder cannot be read.
+        There is no file of such a rank, the folder cannot be read, or there is no such engine.
     """
-    return merge(map(read_rank, files_of_ranks(folder, ranks)))
+    tasks = files_of_ranks(folder, ranks)
+    return merge(_reports(tasks, engine, progress or (lambda _done, _total: None)))
+
+
+def _reports(
+    tasks: Sequence[RankFiles], engine: str | None, progress: Callable[[int, int], None]
+) -> Iterator[RankReport]:
+    """Yield the report of each rank as it is completed."""
+    results = engine_named(engine, len(tasks)).map(read_rank, tasks)
+    for done, (files, report) in enumerate(results, 1):
+        progress(done, len(tasks))
+        if isinstance(report, LostTaskError):
+            report = RankReport(files.rank, problems=[f"rank {files.rank}: {report}"])
+        yield report
 
 
 def files_of_ranks(folder: Path, ranks: Collection[int] | None = None) -> list[RankFiles]:
@@ -270,10 +306,10 @@ def merge(reports: Iterable[RankReport]) -> WatchedRun:
         One for each rank.
     """
     run = WatchedRun()
-    hits: dict[tuple[object, ...], SharedHit] = {}
-    findings: dict[tuple[object, ...], tuple[Finding, list[int]]] = {}
-    same_steps = SameSteps()
     run.rules = dict(catalogue.RULES)
+    hits: dict[tuple[object, ...], SharedHit] = {}
+    findings: dict[tuple[object, ...], _RanksOfFinding] = {}
+    same_steps = SameSteps()
     framework = ""
     for report in reports:
         rank = report.rank
@@ -282,29 +318,51 @@ def merge(reports: Iterable[RankReport]) -> WatchedRun:
             for hit in account.hits:
                 _add_hit(run, hits, rank, account.watchpoints[hit.watchpoint], hit)
         for finding in report.findings:
-            key = _finding_key(finding)
-            if key in findings:
-                findings[key][1].append(rank)
-            elif len(findings) < MOST_GROUPS:
-                findings[key] = finding, [rank]
-            else:
-                run.left_out += 1
+            _add_finding(run, findings, rank, finding)
         for reported in report.reported:
             if reported.id not in run.rules:
                 run.rules[reported.id] = catalogue.reported_rule(reported)
-        same_steps.add(rank, report.compared)
+        if report.compared:
+            same_steps.add(rank, report.compared)
         framework = framework or report.framework
         run.problems += report.problems[: max(MOST_PROBLEMS - len(run.problems), 0)]
-    run.hits = sorted(hits.values(), key=lambda shared: shared.order)
+    run.sort()
+    for shared in hits.values():
+        shared.sort()
+    run.hits = sorted(hits.values(), key=lambda shared: (shared.order, shared.hit.node, shared.hit.slot))
     for finding in catalogue.compare_ranks(same_steps, framework):
-        findings[_finding_key(finding)] = finding, list(run.ranks)
-    ranks_of = {id(finding): ranks for finding, ranks in findings.values()}
-    distinct = [finding for finding, _ in findings.values()]
+        findings[_finding_key(finding)] = _RanksOfFinding(finding, 0, list(run.ranks))
+    entries = sorted(findings.values(), key=lambda entry: (entry.finding.step, str(_finding_key(entry.finding))))
+    ranks_of = {id(entry.finding): sorted(entry.ranks) for entry in entries}
     run.findings = [
         SharedFinding(explained, ranks_of[id(explained.finding)])
-        for explained in catalogue.ordered(distinct, run.rules)
+        for explained in catalogue.ordered([entry.finding for entry in entries], run.rules)
     ]
     return run
+
+
+@dataclass(slots=True)
+class _RanksOfFinding:
+    """A finding of the lowest rank that has it, and all ranks that have it."""
+
+    finding: Finding
+    rank: int
+    ranks: list[int]
+
+
+def _add_finding(
+    run: WatchedRun, findings: dict[tuple[object, ...], _RanksOfFinding], rank: int, finding: Finding
+) -> None:
+    entry = findings.get(_finding_key(finding))
+    if entry is None:
+        if len(findings) >= MOST_GROUPS:
+            run.left_out += 1
+            return
+        entry = findings[_finding_key(finding)] = _RanksOfFinding(finding, rank, [])
+    if not entry.ranks or entry.ranks[-1] != rank:
+        entry.ranks.append(rank)
+    if rank < entry.rank:
+        entry.finding, entry.rank = finding, rank
 
 
 def _add_accounts(run: WatchedRun, report: RankReport) -> None:
