@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tensight.analysis import Analysis, check, origins
+from tensight.analysis import Analysis, check, origins, query
 from tensight.dumps import open_dump
 from tensight.errors import DumpError, InputError
 from tensight.ranks import FEW_RANKS
 from tensight.runs.checking import CheckQuery, RunCheck
 from tensight.runs.origins import RunOrigins
 from tensight.runs.run import Run
+from tensight.runs.statistics import RunStatistics
 from tensight.runs.summary import run_summary
 from tensight.watchpoints import Selector, Watchpoint, parse_check, recommended_watchpoints
 from tests.dumps.test_trace_files import written as write_trace
@@ -152,6 +153,14 @@ def test_origins_of_ranks_are_those_of_the_whole_dump_and_equal_ones_are_told_on
     assert {group.ranks for group in searched.groups} == {(0, 1, 2)}
     again = RunOrigins(Run(three_ranks, cache_dir=tmp_path, engine=NOWHERE))
     assert str(again.groups) == str(searched.groups)
+
+
+def test_the_statistics_of_a_run_are_those_of_the_whole_dump(three_ranks: Path, tmp_path: Path) -> None:
+    statistics = RunStatistics(Run(three_ranks, cache_dir=tmp_path, engine="processes"))
+    whole = Analysis(open_dump(three_ranks), cache_dir=tmp_path / "whole")
+    everything = "select * exclude (row) from tensors order by rank, row"
+    assert str(query(statistics.table, everything).to_pylist()) == str(whole.table().to_pylist())
+    assert statistics.inspected.tensors == len(whole.statistics_table.files)
 
 
 def test_many_ranks_are_searched_for_origins_while_they_are_checked(

@@ -11,22 +11,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
 TABLE_NAME = "tensors"
+_EVERYTHING = "select * from stored"
 
 
-def query(table: pa.Table, sql: str, others: Mapping[str, pa.Table] | None = None) -> pa.Table:
+def query(
+    table: pa.Table | ds.Dataset, sql: str, others: Mapping[str, pa.Table] | None = None, *, view: str = _EVERYTHING
+) -> pa.Table:
     """Run an SQL query over the statistics table, whose name in the query is ``tensors``.
 
     Parameters
     ----------
-    table : pyarrow.Table
+    table : pyarrow.Table or pyarrow.dataset.Dataset
         The statistics table.
     sql : str
         A query in DuckDB's dialect. It cannot access files, the network or other databases.
-
     others : mapping of str to pyarrow.Table, optional
         Further tables, by name.
+    view : str
+        A query over the table, called ``stored``, whose result is called ``tensors``.
 
     Returns
     -------
@@ -46,8 +51,9 @@ def query(table: pa.Table, sql: str, others: Mapping[str, pa.Table] | None = Non
         "python_enable_replacements": False,
     }
     with duckdb.connect(":memory:", config=settings) as connection:
-        for name, other in {**(others or {}), TABLE_NAME: table}.items():
+        for name, other in {**(others or {}), "stored": table}.items():
             connection.register(name, other)
+        connection.execute(f"create view {TABLE_NAME} as {view}")
         try:
             result: pa.Table = connection.sql(sql).to_arrow_table()
         except (duckdb.Error, AttributeError, UnicodeError) as error:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tensight.cli.exit_codes import WRONG_INPUT
-from tensight.cli.opening import open_analysis
-from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Threads
+from tensight.cli.opening import open_run
+from tensight.cli.options import CacheDir, DumpArgument, Engine, Json, Quiet, Threads
 from tensight.cli.output import (
     Format,
     console,
@@ -18,7 +18,7 @@ from tensight.cli.output import (
     print_csv,
     print_json,
     print_problems,
-    progress,
+    run_progress,
     table,
     without_text,
 )
@@ -34,11 +34,12 @@ _SHOWN_VIEW = """
            dtype || replace(shape::varchar, ' ', '') as tensor
     from tensors
 """
-_VIEW = """
+_VIEW_WITH_ROW = """
     select *, 100.0 * zero_count / nullif(count, 0) as zeros_percent,
            nan_count + neg_inf_count + pos_inf_count as non_finite
-    from tensors
+    from stored
 """
+_VIEW = f'select * exclude ("row") from ({_VIEW_WITH_ROW})'  # noqa: S608 - constant
 
 
 def stats(
@@ -57,47 +58,44 @@ def stats(
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
     threads: Threads = None,
+    engine: Engine = None,
 ) -> None:
     """Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks."""
-    import numpy as np
-
     from tensight.analysis import query
-    from tensight.analysis.coverage import coverage
     from tensight.analysis.facts_tables import facts_tables
-    from tensight.analysis.statistics_table import RECORDED
+    from tensight.runs.statistics import RunStatistics
 
-    analysis = open_analysis(dump, cache_dir, threads)
-    with progress(analysis, quiet=quiet):
-        everything = analysis.table()
-    every_row = np.arange(len(everything))
-    inspected = coverage(analysis.statistics_table, every_row, every_row)
-    view = query(everything, _VIEW)
+    run = open_run(dump, cache_dir, threads, engine)
+    with run_progress(run, quiet=quiet):
+        statistics = RunStatistics(run)
     sorted_by = sort if sql is None else None
     if sql is None:
-        if sort not in view.column_names:
-            raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(view.column_names)}")
-        direction = "asc" if ascending else "desc"
-        sql = f'select * from tensors order by "{sort}" {direction} nulls last limit {top}'  # noqa: S608 - a column checked above
-        result = query(view, sql)
+        columns = query(statistics.table, "select * from tensors limit 0", view=_VIEW).column_names
+        if sort not in columns:
+            raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(columns)}")
+        order = f'"{sort}" {"asc" if ascending else "desc"} nulls last, rank, "row"'
+        largest = f'select * exclude ("row") from tensors order by {order} limit {top}'  # noqa: S608 - a column checked above
+        result = query(statistics.table, largest, view=_VIEW_WITH_ROW)
     else:
-        result = query(view, sql, facts_tables(Path(dump)))
+        result = query(statistics.table, sql, facts_tables(Path(dump)), view=_VIEW)
     if json or output is Format.JSON:
         print_json(result.to_pylist())
     elif output is Format.CSV:
         print_csv(result.to_pylist(), result.column_names)
     else:
         if sorted_by is not None:
-            result = query(result, _SHOWN_VIEW).select([*SHOWN, *(() if sorted_by in SHOWN else (sorted_by,))])
+            rank = ("rank",) if len(run.ranks) > 1 else ()
+            shown = dict.fromkeys((*rank, *SHOWN, sorted_by))
+            result = query(result, _SHOWN_VIEW).select(list(shown))
         _print_table(result)
-        recorded = analysis.statistics_table.rows["state"] == RECORDED
-        if recorded.any():
+        if statistics.recorded:
             text = (
-                f"{count(int(recorded.sum()), 'tensor')} of the dump with recorded statistics only: – is not recorded"
+                f"{count(statistics.recorded, 'tensor')} of the dump with recorded statistics only: – is not recorded"
             )
             console().print(f"[dim]{text}[/]")
-        print_problems(analysis.problems)
-    if not inspected.tensors:
-        console(stderr=True).print(f"[red]There are no statistics:[/] {without_text(inspected)}.")
+        print_problems(statistics.problems)
+    if not statistics.inspected.tensors:
+        console(stderr=True).print(f"[red]There are no statistics:[/] {without_text(statistics.inspected)}.")
         raise typer.Exit(WRONG_INPUT)
 
 

@@ -295,7 +295,7 @@ class RunCheck:
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         """Return a database with the view ``hits``: the rows of the ranks that were requested."""
-        connection = self._stored.opened(HITS)
+        connection = self._stored.opened()
         comparing = [number for number, point in enumerate(self._watchpoints) if point.check.needs.ranks]
         if not comparing:
             connection.execute("create view hits as select *, true as deviates from rows")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     import duckdb
+    import pyarrow.dataset as ds
 
     from tensight.cache import DumpCache
     from tensight.runs.rank import PartialResult, Query
@@ -64,25 +65,20 @@ class StoredResults:
             {rank: about for rank, about in self.about.items() if rank not in ranks},
         )
 
-    def opened(self, schema: pa.Schema) -> duckdb.DuckDBPyConnection:
-        """Return a database with the view ``rows``: the rows of the ranks whose results these are.
-
-        Parameters
-        ----------
-        schema : pyarrow.Schema
-            Of the rows, if there is no file because no rank has answered.
-        """
-        import duckdb
+    def dataset(self) -> ds.Dataset:
+        """Return the rows of the ranks whose results these are; they are read by whoever uses them."""
         import pyarrow.dataset as ds
 
+        # Not by DuckDB's own reader, for which a path is a pattern.
+        ranks = pa.array(sorted(self.fingerprints), pa.int32())
+        return ds.dataset(self.path, format="parquet").filter(ds.field("rank").isin(ranks))
+
+    def opened(self) -> duckdb.DuckDBPyConnection:
+        """Return a database with the view ``rows``: the rows of the ranks whose results these are."""
+        import duckdb
+
         connection = duckdb.connect(":memory:")
-        if self.fingerprints:
-            # Not by DuckDB's own reader, for which a path is a pattern.
-            ranks = pa.array(sorted(self.fingerprints), pa.int32())
-            stored = ds.dataset(self.path, format="parquet").filter(ds.field("rank").isin(ranks))
-            connection.register("rows", stored)
-        else:
-            connection.register("rows", schema.empty_table())
+        connection.register("rows", self.dataset())
         return connection
 
 
