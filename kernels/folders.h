@@ -1,4 +1,4 @@
-// List the regular files of a folder with their sizes and times, without the GIL.
+// List the regular files of a folder with their sizes and times, or their digest, without the GIL.
 //
 // Entries that need a decision (links, folders, pipes, names that are not ASCII) are only named: the caller looks at
 // each of them.
@@ -70,6 +70,8 @@ static int read_folder(const char *path, FolderEntries *folder) {
     if (may_be_file && is_ascii(entry.name) &&
         !fstatat(dirfd(directory), entry.name, &status, AT_SYMLINK_NOFOLLOW) && S_ISREG(status.st_mode))
       entry = {entry.name, (int64_t)status.st_size, mtime_of(status), true};
+    else if (!fstatat(dirfd(directory), entry.name, &status, 0))
+      entry = {entry.name, (int64_t)status.st_size, mtime_of(status), false};
     if (!add_entry(folder, entry)) {
       error = ENOMEM;
       break;
@@ -131,4 +133,34 @@ static PyObject *list_folder(PyObject *, PyObject *path) {
   }
   free_entries(&folder);
   return listed;
+}
+
+static uint64_t mixed(uint64_t digest, uint64_t word) {
+  digest = (digest ^ word ^ (digest >> 32)) * 0x3C79AC492BA7B653;
+  return digest ^ (digest >> 29);
+}
+
+// Return a number of 64 bits that changes with name, size and time of any entry; see `native.Kernels`.
+static PyObject *digest_folder(PyObject *, PyObject *path) {
+  char *text = PyBytes_AsString(path);
+  if (!text) return nullptr;
+  FolderEntries folder = {};
+  uint64_t digest = 0;
+  int error;
+  Py_BEGIN_ALLOW_THREADS
+  error = read_folder(text, &folder);
+  if (folder.count) qsort(folder.entries, (size_t)folder.count, sizeof(FolderEntry), by_name);
+  for (int64_t index = 0; index < folder.count; index++) {
+    const FolderEntry &entry = folder.entries[index];
+    for (const char *letter = entry.name; *letter; letter++)
+      digest = (digest ^ (unsigned char)*letter) * 0x100000001B3;
+    digest = mixed(mixed(digest, (uint64_t)entry.size), (uint64_t)entry.mtime_ns);
+  }
+  Py_END_ALLOW_THREADS
+  free_entries(&folder);
+  if (error) {
+    errno = error;
+    return PyErr_SetFromErrnoWithFilename(PyExc_OSError, text);
+  }
+  return PyLong_FromUnsignedLongLong(digest);
 }

@@ -114,6 +114,7 @@ static PyMethodDef METHODS[] = {
     {"scan_shared", (PyCFunction)(void (*)(void))scan_shared, METH_FASTCALL, nullptr},
     {"scan_files", (PyCFunction)(void (*)(void))scan_files, METH_FASTCALL, nullptr},
     {"list_folder", list_folder, METH_O, nullptr},
+    {"digest_folder", digest_folder, METH_O, nullptr},
     {"compare", (PyCFunction)(void (*)(void))compare, METH_FASTCALL, nullptr},
     {"has_non_finite", (PyCFunction)(void (*)(void))has_non_finite, METH_FASTCALL, nullptr},
     {"instances", (PyCFunction)(void (*)(void))instances, METH_FASTCALL, nullptr},

@@ -232,3 +232,25 @@ def test_a_file_url_takes_the_fast_local_path(tmp_path: Path) -> None:
     assert isinstance(open_storage(f"file://{tmp_path}"), LocalStorage)
     assert not is_url("relative/path")
     assert is_url("s3://bucket/run")
+
+
+@pytest.mark.parametrize("kernels", ["auto", "numpy"])
+def test_a_digest_changes_with_name_size_and_time_of_any_file(
+    tmp_path: Path, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", kernels)
+    write_local(tmp_path, {"a/first.npy": b"123", "a/second.npy": b"456"})
+    storage = open_storage(tmp_path)
+    file = tmp_path / "a" / "second.npy"
+    os.utime(file, ns=(1, 1))
+    digests = [storage.folder_digest("a"), storage.folder_digest("a")]
+    assert digests[0] == digests.pop() != 0
+    os.utime(file, ns=(1, 2))
+    digests.append(storage.folder_digest("a"))
+    file.write_bytes(b"45678")
+    os.utime(file, ns=(1, 2))
+    digests.append(storage.folder_digest("a"))
+    file.rename(tmp_path / "a" / "third.npy")
+    digests.append(storage.folder_digest("a"))
+    assert len(set(digests)) == 4
+    assert storage.folder_digest("missing") == storage.folder_digest("../a") == 0

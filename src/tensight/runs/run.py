@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from tensight.errors import DumpError, Problem
 from tensight.runs.engines import Here, LostTaskError, engine_named
 from tensight.runs.rank import RankResults, RankTask, compute
 from tensight.runs.stored import StoredResults, file_name, load, writing
+from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
     import os
@@ -126,12 +128,11 @@ class Run:
 
     def _outdated(self, requested: Sequence[int], stored: Sequence[StoredResults]) -> list[int]:
         """Return the ranks of which a result is missing, or whose files have changed."""
-        outdated = []
-        for rank in requested:
-            fingerprints = {results.fingerprints.get(rank) for results in stored}
-            if None in fingerprints or fingerprints != {self._fingerprint(rank)}:
-                outdated.append(rank)
-        return outdated
+        known = {rank: {results.fingerprints.get(rank) for results in stored} for rank in requested}
+        candidates = [rank for rank in requested if None not in known[rank]]
+        with ThreadPoolExecutor(available_cores()) as threads:
+            fingerprints = dict(zip(candidates, threads.map(self._fingerprint, candidates), strict=True))
+        return [rank for rank in requested if known[rank] != {fingerprints.get(rank, "")}]
 
     def _fingerprint(self, rank: int) -> str | None:
         try:

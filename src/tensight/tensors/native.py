@@ -80,6 +80,13 @@ class Kernels(Protocol):
         """
         ...
 
+    def digest_folder(self, path: bytes, /) -> int:
+        """Return a number of 64 bits that changes with name, size and time of any entry of a folder.
+
+        Raises OSError if the folder cannot be read.
+        """
+        ...
+
     def list_folder(self, path: bytes, /) -> tuple[list[tuple[str, int, int]], list[str]]:
         """Return name, size and time (ns) of the regular files of a folder, sorted by name, and the other names.
 
