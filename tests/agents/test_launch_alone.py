@@ -134,3 +134,40 @@ def test_ranks_that_are_killed_leave_what_they_have_seen(tmp_path: Path) -> None
     assert [shared.ranks for shared in watched.hits if shared.is_cause] == [[1]]
     assert watched.problems == []
     assert all(read_account(path).hits for path in run.glob(PATTERN))
+
+
+IN_A_THREAD = """\
+import threading
+import torch
+from torch import nn
+
+def train():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(1, 31):
+        inputs = torch.randn(4, 4)
+        if step == 10:
+            inputs[0, 0] = float("nan")
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+torch.set_num_threads(1)
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_training_in_a_thread_of_its_own_is_seen_whole(tmp_path: Path) -> None:
+    """As in workers of Ray Train, where another thread imports PyTorch."""
+    (tmp_path / "train.py").write_text(IN_A_THREAD)
+    run = tmp_path / "run"
+    chosen = {"TENSIGHT_DEBUG": "1", "TENSIGHT_ALONE": str(run), "OMP_NUM_THREADS": "1"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env={**inherited, **chosen}, timeout=120, check=True)
+    watched = read_watched_run(run)
+    assert [(shared.hit.step, shared.hit.node) for shared in watched.hits if shared.is_cause] == [(10, "input_0")]
+    (finding,) = watched.findings
+    assert finding.explained.finding.rule == "loss-not-finite"

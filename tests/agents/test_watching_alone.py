@@ -214,6 +214,15 @@ def test_a_killed_rank_loses_nothing_that_was_seen(tmp_path: Path) -> None:
     assert account.problems == []
 
 
+@pytest.mark.long
+def test_whenever_a_rank_is_killed_it_leaves_the_beginning_of_what_it_would_leave(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.agents.killed_ranks", str(tmp_path), "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
+    nothing, some, every = map(int, done.stdout.split())
+    assert nothing + some + every == 1000
+    assert min(nothing, every) > 50
+
+
 def prefixes(content: bytes) -> Iterator[bytes]:
     for end in range(content.index(b"\n") + 1, len(content), 7):
         yield content[:end]

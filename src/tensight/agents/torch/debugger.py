@@ -120,6 +120,8 @@ class Debugger(TrainingDebugger):
                     f"a training consists of models and optimizers, not of {type(subject).__name__}; give"
                     " torch.nn.Module and torch.optim.Optimizer objects"
                 )
+        # As in a worker of Ray, the thread that imports the framework need not be the one that trains.
+        self._trains_in = self._thread
         self._capture: Capture | None = None
         self._steps: Steps | None = None
         self._boundary = Boundary(self._give_up)
@@ -244,6 +246,7 @@ class Debugger(TrainingDebugger):
             self._waiting = None
 
     def _attach(self, first: nn.Module) -> None:
+        self._trains_in = threading.get_ident()
         names = Names(FRAMEWORK)
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
@@ -479,7 +482,7 @@ class Debugger(TrainingDebugger):
         return result
 
     def _after_backward(self, tensors: Any) -> None:
-        if self._steps is None or self._is_over or threading.get_ident() != self._thread:
+        if self._steps is None or self._is_over or threading.get_ident() != self._trains_in:
             return
         if self._facts is not None:
             roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
@@ -495,13 +498,13 @@ class Debugger(TrainingDebugger):
         if self._steps is None:
             self._count_backward_unattached()
             return
-        if not self._is_over and threading.get_ident() == self._thread:
+        if not self._is_over and threading.get_ident() == self._trains_in:
             self._oversights.backward_pass(self._adds_up)
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
-        if are_tensors and not self._is_over and threading.get_ident() == self._thread:
+        if are_tensors and not self._is_over and threading.get_ident() == self._trains_in:
             self._unreached.backward_begins()
-        if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._thread:
+        if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._trains_in:
             self._facts.backward_begins(roots, self._steps.unscaled, partial(self._steps.scale_of, roots))
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
@@ -520,7 +523,7 @@ class Debugger(TrainingDebugger):
 
     def _checkpoint(self, original: Callable[..., Any], function: Any, *arguments: Any) -> Any:
         """Run a block under reentrant activation checkpointing."""
-        if self._is_over or threading.get_ident() != self._thread:
+        if self._is_over or threading.get_ident() != self._trains_in:
             return original(function, *arguments)
         result = self._unreached.checkpoint(original, function, *arguments)
         if self._facts is not None:
@@ -529,7 +532,7 @@ class Debugger(TrainingDebugger):
 
     def _tell_loss(self, roots: Sequence[torch.Tensor]) -> None:
         """Report the loss from which a backward pass begins, without the factor of a loss scaler."""
-        if self._agent is None or threading.get_ident() != self._thread:
+        if self._agent is None or threading.get_ident() != self._trains_in:
             return
         for root in roots:
             loss = self._steps.unscaled(root) if self._steps is not None else root
