@@ -166,7 +166,7 @@ class NumpyDebugger:
         )
         self.programs: dict[tuple[str, ...], Program] = {}
         self.nodes: list[TracedNode] = []
-        self.agent.running_program = self.program
+        self.agent.running.program = self.program
         self.parameters = [
             TracedNode(name, "Parameter", "weight", (), (_slot(value),)) for name, value in network.weights.items()
         ] + [

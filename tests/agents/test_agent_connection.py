@@ -74,7 +74,7 @@ def test_a_server_that_comes_late_finds_the_training(tmp_path: Path, train: Call
         tensight.connect(server.url) as person,
     ):
         session = session_named(person, "late")
-        until(lambda: scene.debugger.agent.watches.any, "the recommended watchpoints are set")
+        until(lambda: scene.debugger.agent.checks.watches.any, "the recommended watchpoints are set")
         assert session.pause().wait(30).state is State.PAUSED
         assert session.tensor(FORWARD[1]).numpy().shape == (32, 16)
         session.terminate()
@@ -92,7 +92,7 @@ def test_a_training_that_runs_goes_on_without_its_server_and_with_it_when_it_is_
             goes_on(scene)
             first.kill()
         goes_on(scene)
-        until(lambda: not scene.debugger.agent._attachment.is_attached, "the loss is noticed")
+        until(lambda: not scene.debugger.agent._server.attachment.is_attached, "the loss is noticed")
         step = scene.steps
         goes_on(scene)
         with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
@@ -178,7 +178,7 @@ def test_a_training_goes_on_whose_next_server_is_killed_when_it_has_just_attache
         was_lost: list[int] = []
 
         def before_step(number: int) -> None:
-            is_attached = scene.debugger.agent._attachment.is_attached
+            is_attached = scene.debugger.agent._server.attachment.is_attached
             if killed and not is_attached:
                 was_lost.append(number)
             is_back = len(killed) == 1 and bool(was_lost) and is_attached
@@ -224,7 +224,7 @@ def test_a_training_that_is_attached_does_not_attach_again_because_the_thread_be
         session = session_named(person, "found late")
         session.wait(30)
         # It was looking while the training, which stood still, looked and attached itself.
-        scene.debugger.agent._background.is_back = True
+        scene.debugger.agent._server.background.is_back = True
         assert [session.step().wait(30).step for _ in range(2)] == [1, 2]
         session.terminate()
         scene.finish()
@@ -245,7 +245,7 @@ def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_ope
             told = session.statistics()
             hits = session.summary.hits
         until((workspace / "runs/1/hits.json").exists, "hits on disk")
-        scene.debugger.agent._attachment._settings = settings_for(first, connect_within_s=0.2)
+        scene.debugger.agent._server.attachment._settings = settings_for(first, connect_within_s=0.2)
         first.kill()
         # On another port, so that the training does not come back.
         with running_server(workspace) as second, tensight.connect(second.url) as person:
@@ -270,7 +270,7 @@ def test_a_training_that_is_to_wait_for_its_server_does(tmp_path: Path, train: C
             session_named(person, "patient")
             goes_on(scene)
         first.kill()
-        until(lambda: not scene.debugger.agent._attachment.is_attached, "the loss is noticed")
+        until(lambda: not scene.debugger.agent._server.attachment.is_attached, "the loss is noticed")
         step = scene.steps
         with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
             assert scene.steps == step
@@ -285,7 +285,7 @@ def test_a_training_whose_person_is_gone_with_the_server_goes_on(tmp_path: Path,
         scene = train(server, steps=3, job="left", break_at_start=True)
         with tensight.connect(server.url) as person:
             session_named(person, "left").wait(30)
-        scene.debugger.agent._attachment._settings = settings_for(server, connect_within_s=0.2)
+        scene.debugger.agent._server.attachment._settings = settings_for(server, connect_within_s=0.2)
         server.kill()
         assert scene.finish() == 3
 

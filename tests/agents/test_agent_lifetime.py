@@ -288,7 +288,7 @@ for number in range(20):
         assert not debugger.agent.capturing and not any(debugger.agent.slot_table.needs)
         sys.exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-print(debugger.agent.step, debugger.agent._attachment.is_attached)
+print(debugger.agent.step, debugger.agent._server.attachment.is_attached)
 """
     script = run(code, agent_server, TENSIGHT_JOB="forks")
     exit_code, lines, err = script.finish()
@@ -323,7 +323,7 @@ def test_forks_of_a_training_that_has_imported_grpc_before_come_between_our_call
 import threading
 from tensight.wire.telemetry_pb2 import PollRequest
 debugger.attach()
-connection = debugger.agent._attachment.connection
+connection = debugger.agent._server.attachment.connection
 asked = 0
 
 def ask():

@@ -155,7 +155,7 @@ def test_partial_memory_keeps_what_is_watched_and_nothing_else(debug: Debug) -> 
     assert session.tensor(FORWARD[0]).statistics().count == 512
     with pytest.raises(UnavailableError):
         session.tensor(FORWARD[1]).numpy()
-    assert scene.debugger.agent.retention.kept_bytes <= 2 * 512 * 4
+    assert scene.debugger.agent.observed.retention.kept_bytes <= 2 * 512 * 4
 
 
 def test_partial_memory_shows_what_is_watched_for_its_statistics_alone(debug: Debug) -> None:
@@ -175,7 +175,7 @@ def test_a_training_of_which_nobody_wants_anything_is_not_looked_at(debug: Debug
     assert seen == [False] * 8 + [True] * 2
     session.continue_().wait(30)
     assert seen[10:] == [False] * 10
-    assert scene.debugger.agent.retention.kept_bytes == 0
+    assert scene.debugger.agent.observed.retention.kept_bytes == 0
 
 
 def test_recorded_steps_are_shown_while_the_training_stands_still(debug: Debug, tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tensight.agents.core.columns import StatisticsColumns
 from tensight.agents.core.notices import LOGGER
+from tensight.agents.core.observation import Observation
 from tensight.agents.core.program import Program, Source, TracedNode
 from tensight.agents.core.reader import Framework
 from tensight.agents.core.recording.recording import Recorder
 from tensight.agents.core.retention import Retention
 from tensight.agents.core.settings import AgentSettings
-from tensight.agents.core.slots import SlotTable
 from tensight.dumps import open_dump, read_tensor
 from tensight.graph import OutputSlot
 from tensight.tensors import statistics
@@ -45,9 +44,9 @@ class RecordedTraining:
     ) -> None:
         self.network = Network(**network)
         self.reader = ArrayReader()
-        self.slot_table = SlotTable()
-        self.columns = StatisticsColumns()
         self.retention = Retention(self.reader, budget)
+        self.observed = Observation(self.reader, self.retention)
+        self.slot_table, self.columns = self.observed.slot_table, self.observed.columns
         settings = AgentSettings(record=record, record_folder=str(folder))
         self.recorder = Recorder(settings, framework, self.reader)
         self.programs: dict[tuple[str, ...], Program] = {}
@@ -60,7 +59,7 @@ class RecordedTraining:
             self.columns.current_iteration = iteration
             self.retention.turn_over()
             nodes: list[TracedNode] = []
-            self.order: list[int] = []
+            self.observed.seen.clear()
 
             def see(
                 name: str,
@@ -82,14 +81,12 @@ class RecordedTraining:
 
     def observe(self, name: str, type_: str, slot: int, io: Any, value: NDArray[Any], iteration: int) -> None:
         slot_id = self.slot_table.slot_id(self.slot_table.node(name, type_), slot, io)
-        self.order.append(slot_id)
+        self.observed.seen.append(slot_id)
         self.columns.scan(slot_id, value)
         self.retention.keep(slot_id, value)
         self.values[name, slot, io, iteration] = value.copy()
 
     def record(self, iteration: int, nodes: list[TracedNode]) -> None:
-        if iteration < 0:
-            self.order = []
         names = tuple(node.name for node in nodes)
         parameters = dict(self.network.weights)
         parameters |= {f"momentum_buffer.{name}": value for name, value in self.network.moments.items()}
@@ -103,7 +100,7 @@ class RecordedTraining:
             ]
             self.programs[names] = Program(f"kernel_graph_{number}", number, (*traced, *nodes))
         program = self.programs[names]
-        self.recorder.record(iteration, program, self.order, self.slot_table, self.columns, self.retention)
+        self.recorder.record(program, self.observed)
 
 
 def slot_of(value: NDArray[Any]) -> OutputSlot:
@@ -197,7 +194,7 @@ def test_a_ring_holds_the_last_steps_and_nothing_else(tmp_path: Path) -> None:
         training.train(1)
         first = max(step - 3, -1)
         assert training.recorder.oldest_iteration == first
-        assert training.recorder.iterations == tuple(range(first, step))
+        assert tuple(training.recorder._iterations) == tuple(range(first, step))
         dump = open_dump(tmp_path / "run")
         assert dump.problems == []
         assert dump.iterations() == tuple(range(max(first, 0), step))
@@ -239,7 +236,7 @@ def test_a_program_that_has_grown_is_recorded_anew(tmp_path: Path) -> None:
     assert "Default/Late-op0" in open_dump(tmp_path / "run").execution_order(0)
     np.testing.assert_array_equal(training.recorder.value(LOSS, 0, "output", 0), training.values[LOSS, 0, "output", 0])
     training.train(1)
-    assert training.recorder.iterations == (-1, 0, 1)
+    assert tuple(training.recorder._iterations) == (-1, 0, 1)
 
 
 def test_without_recording_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

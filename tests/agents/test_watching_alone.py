@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_training_alone(
         debugger.train(3)
         debugger.agent.close()
     assert debugger.network.steps == 3
-    assert not debugger.agent.alone.is_on
+    assert not debugger.agent.records.alone.is_on
 
 
 def test_a_training_that_stops_nowhere_cannot_wait_at_its_start() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tensight.agents.core.columns import StatisticsColumns
+from tensight.agents.core.observation import Observation
 from tensight.agents.core.retention import Retention
-from tensight.agents.core.slots import Need, SlotTable
+from tensight.agents.core.slots import Need
 from tensight.agents.core.watching.checks import StepChecks
 from tensight.agents.core.watching.watches import Watches
 from tensight.watchpoints import Selector, Watchpoint, parse_watch
@@ -62,12 +63,12 @@ class Process:
     """A training process without a training: slots, statistics and watchpoints."""
 
     def __init__(self, *, check_at_nodes: bool = False) -> None:
-        self.slot_table = SlotTable()
-        self.columns = StatisticsColumns()
         reader = ArrayReader()
         self.retention = Retention(reader, 2**20)
+        self.observed = Observation(reader, self.retention)
+        self.slot_table, self.columns = self.observed.slot_table, self.observed.columns
         self.watches = Watches(self.slot_table, check_at_nodes=check_at_nodes)
-        self.checks = StepChecks(self.watches, reader, self.columns, self.retention)
+        self.checks = StepChecks(self.watches, self.observed)
         self.iteration = -1
 
     def watch(self, text: str, on: str = "all", number: int = 1) -> str:

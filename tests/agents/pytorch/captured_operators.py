@@ -57,21 +57,21 @@ class Captured:
     def statistics(self, node: str, slot: int = 0) -> TensorStatistics | None:
         """Return the statistics of the output of a node."""
         slot_id = self.agent.slot_table.find(node, slot)
-        if slot_id is None or slot_id >= len(self.agent.columns.iteration):
+        if slot_id is None or slot_id >= len(self.agent.observed.columns.iteration):
             return None
-        return self.agent.columns.statistics(slot_id)
+        return self.agent.observed.columns.statistics(slot_id)
 
     def value(self, node: str, slot: int = 0) -> Any:
         """Return the value that is kept of an output."""
         slot_id = self.agent.slot_table.find(node, slot)
-        return None if slot_id is None else self.agent.retention.current(slot_id)
+        return None if slot_id is None else self.agent.observed.retention.current(slot_id)
 
 
 @contextmanager
 def captured(*models: nn.Module) -> Iterator[Captured]:
     """See the operators of this thread until the context ends."""
     agent = Agent(AgentSettings(capture="ops"), Framework("torch", torch.__version__), TorchReader())
-    agent.columns.current_iteration = 0
+    agent.observed.columns.current_iteration = 0
     names = Names(FRAMEWORK)
     Discovery(names, models)
     boundary = Boundary(_fail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -71,13 +71,15 @@ class SeeingAgent:
     steps: list[SeenStep] = field(default_factory=list)
     nodes_done: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
-    running_program: Callable[[], Program] | None = None
-    wants_setup: bool = False
+    running: Any = field(default_factory=lambda: SimpleNamespace(program=None))
     diagnosing: None = None
     order: list[int] = field(default_factory=list)
-    tracer: Any = field(default_factory=lambda: SimpleNamespace(is_on=False))
-    watches: Any = field(default_factory=lambda: SimpleNamespace(any=False))
-    checks: Any = field(default_factory=lambda: SimpleNamespace(scaling=LossScaling()))
+    records: Any = field(
+        default_factory=lambda: SimpleNamespace(are_written=False, tracer=SimpleNamespace(is_on=False))
+    )
+    checks: Any = field(
+        default_factory=lambda: SimpleNamespace(scaling=LossScaling(), watches=SimpleNamespace(any=False))
+    )
 
     def __post_init__(self) -> None:
         self.slot_table.decide_needs(lambda _: self.need)
@@ -101,6 +103,11 @@ class SeeingAgent:
             assert repr(known) == repr(replace(row, shape=known.shape))
 
     @property
+    def observed(self) -> SeeingAgent:
+        """What is observed is all there is."""
+        return self
+
+    @property
     def shows_news(self) -> bool:
         return False
 
@@ -111,9 +118,6 @@ class SeeingAgent:
     def was_written_unnoticed(self, _slot_id: int, _tensor: Any) -> bool:
         """Nothing is traced here."""
         return False
-
-    def forget_values(self) -> None:
-        """Keep nothing: there is nothing."""
 
     def report(self, text: str) -> None:
         self.reports.append(text)

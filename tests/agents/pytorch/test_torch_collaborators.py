@@ -192,7 +192,7 @@ def test_no_exception_of_ours_reaches_a_training(
         debugger._detach()
         if debugger.agent is not None:
             debugger.agent.close()
-            assert not debugger.agent._attachment.connection.is_usable, (class_, method)
+            assert not debugger.agent._server.attachment.connection.is_usable, (class_, method)
         told = [line for line in said if label(class_, method) in line]
         # How often it is called may depend on when the server answers.
         failed += collaborator.has_failed

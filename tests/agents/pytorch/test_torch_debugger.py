@@ -294,7 +294,7 @@ def test_a_training_that_nobody_watches_keeps_no_value_longer_than_without_us(
         train(model, optimizer, 3)
         assert debugger.agent is not None
         assert debugger.agent.step == 3
-        assert debugger.agent.retention.kept_bytes == 0
+        assert debugger.agent.observed.retention.kept_bytes == 0
         assert [output() for output in outputs] == [None] * 3
 
 

@@ -82,7 +82,7 @@ def test_graphs_are_freed_though_the_values_that_they_computed_are_kept(capture:
             optimizer.zero_grad()
             assert debugger.agent is not None
             assert debugger.agent.step == step + 1
-            assert debugger.agent.retention.kept_bytes > 0
+            assert debugger.agent.observed.retention.kept_bytes > 0
             assert alive() == 0
 
 

@@ -322,12 +322,12 @@ def test_a_tensor_that_is_kept_where_it_has_no_row_gets_one_where_that_is_needed
     agent = Agent(AgentSettings(capture="ops"), Framework("torch", torch.__version__), TorchReader())
     nodes = [agent.slot_table.node(f"Default/view-op{number}", "view") for number in range(2000)]
     slot_ids = [agent.slot_table.slot_id(node, 0) for node in nodes]
-    agent.columns.current_iteration = 0
+    agent.observed.columns.current_iteration = 0
     tensor = torch.ones(3)
     for slot_id, need in ((slot_ids[-1], VALUE), (slot_ids[0], BOTH)):
         # As where the memory of a tensor cannot be read in place.
-        agent._observe(slot_id, tensor, need)
-    row = agent.columns.statistics(slot_ids[0])
+        agent.observed._observe(slot_id, tensor, need)
+    row = agent.observed.columns.statistics(slot_ids[0])
     assert row is not None
     assert row.count == 3
     agent.close()

@@ -292,12 +292,6 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-def wants_debugger(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment requests the debugger: ``TENSIGHT_DEBUG=1``, or the original's variable."""
-    variables = os.environ if environment is None else environment
-    return variables.get("TENSIGHT_DEBUG", "").strip().lower() in _YES or wants_original_debugger(variables)
-
-
 def wants_original_debugger(variables: Mapping[str, str]) -> bool:
     """Whether the original's variable requests the debugger, which then also waits before the first step."""
     return variables.get("ENABLE_MS_DEBUGGER", "").strip().lower() in ("1", "true")

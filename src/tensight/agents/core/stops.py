@@ -9,9 +9,7 @@ from tensight.agents.core.connection.commands import ON, Order, Terminated
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.core.connection.attachment import Attachment, StopState
-    from tensight.agents.core.connection.commands import CommandLoop
-    from tensight.agents.core.connection.row_sending import RowSender
+    from tensight.agents.core.connection.server import Server
     from tensight.agents.core.node_cursor import NodeCursor
     from tensight.agents.core.program import Program
     from tensight.agents.core.step_needs import StepNeeds
@@ -26,23 +24,18 @@ class Stops:
 
     Parameters
     ----------
-    attachment : Attachment
-    loop : CommandLoop
-    rows : RowSender
+    server : Server
     needs : StepNeeds
     cursor : NodeCursor or None
         Moves through the operators of a step, if the adapter shows it only when it is done.
     check_again : callable
         Checks all watchpoints again on the values of the step at which the training is stopped.
-    stop_state : callable
-        Returns the stop state, from the full name of the operator; empty at the end of a step.
-    settle : callable
-        Decides what each slot needs, once the server has sent all changes of watchpoints.
     terminated : callable
         Called when the user has ended the training.
 
     Attributes
     ----------
+    cursor : NodeCursor or None
     order : Order
         How far the training is to run.
     left : int or None
@@ -51,25 +44,17 @@ class Stops:
 
     def __init__(
         self,
-        attachment: Attachment,
-        loop: CommandLoop,
-        rows: RowSender,
+        server: Server,
         needs: StepNeeds,
         cursor: NodeCursor | None,
         *,
         check_again: Callable[[], list[AgentHit]],
-        stop_state: Callable[[str], StopState],
-        settle: Callable[[], None],
         terminated: Callable[[], None],
     ) -> None:
-        self._attachment = attachment
-        self._loop = loop
-        self._rows = rows
+        self._server = server
         self._needs = needs
-        self._cursor = cursor
+        self.cursor = cursor
         self._check_again = check_again
-        self._stop_state = stop_state
-        self._settle = settle
         self._terminated = terminated
         self._asks = False
         self.order = ON
@@ -104,6 +89,24 @@ class Stops:
         """Request commands after the next step, from which everything will be available."""
         self.order, self.left, self._asks = Order(1), 1, True
 
+    def follow_the_server(self, *, waits: bool) -> None:
+        """Check whether the server was lost, or has come back, while the training ran.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether the training waits for a server that was lost.
+        """
+        server, background, attachment = self._server, self._server.background, self._server.attachment
+        if background.is_lost and attachment.is_attached:
+            attachment.lose()
+            self.go_on()
+            if waits:
+                attachment.wait(server.stop_state())
+                self.ask_soon()
+        elif background.is_back and not attachment.is_attached and attachment.come_back(server.stop_state()):
+            self.ask_soon()
+
     def count_step(self) -> None:
         """Note that a step is done."""
         if self.left is not None:
@@ -132,11 +135,11 @@ class Stops:
         is_held : bool
             Whether the stop belongs to a user or a hit for another reason than these hits or the order.
         """
-        cursor = self._cursor
+        cursor = self.cursor
         if cursor is None:
             self._stop(hits, is_held=is_held)
             return
-        cursor.begin(program, self._rows.seen, hits)
+        cursor.begin(program, self._server.observed.seen, hits)
         try:
             if self.order.at_nodes:
                 cursor.rewind()
@@ -148,10 +151,10 @@ class Stops:
 
     def _walk(self, cursor: NodeCursor) -> None:
         """Stop at operators of the step that is done, until an order continues from its end."""
-        while self._attachment.is_attached:
+        while self._server.is_attached:
             is_within = cursor.is_within
             if not cursor.follow(self.order):
-                self._loop.send_hits(cursor.tell())
+                self._server.loop.send_hits(cursor.tell())
                 if is_within:
                     # The step whose operators are shown is the first of them.
                     self.count_step()
@@ -163,22 +166,24 @@ class Stops:
 
     def _stop(self, hits: list[AgentHit], node: str = "", *, is_held: bool = False) -> None:
         """Send everything about the step at which the training is stopped, and execute the server's commands."""
-        self._attachment.background.send_hits()
-        self._loop.send_hits(hits)
+        server = self._server
+        server.background.send_hits()
+        server.loop.send_hits(hits)
         has_news = any(hit.is_new for hit in hits)
         if has_news or not self.order.goes_on:
-            self._rows.complete()
-            self._rows.send()
+            server.rows.complete()
+            server.rows.send()
         else:
-            self._rows.offer()
+            server.rows.offer()
         try:
             # Within a step, only hits and orders of a user stop it.
             is_held = is_held or has_news or bool(node) or self._is_ordered
-            self.order = self._attachment.stop(self._stop_state(node), is_held=is_held)
+            self.order = server.attachment.stop(server.stop_state(node), is_held=is_held)
         except Terminated:
             self._terminated()
             raise
         self._asks = False
-        self._settle()
+        # The server has sent all changes of watchpoints.
+        server.watches.settle()
         self._needs.may_watch_anew = not self.order.goes_on
         self.left = self.order.steps

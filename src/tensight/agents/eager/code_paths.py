@@ -116,14 +116,6 @@ def lines_of(code: CodeType) -> Lines:
     return Lines(code.co_firstlineno, max(code.co_firstlineno, lines.last if lines is not None else 0))
 
 
-def lines_at(code: CodeType, offset: int) -> Lines:
-    """Return the line of an instruction, as in tracebacks."""
-    steps = _steps(code)
-    lines = steps[_at(tuple(steps), offset)].lines
-    line = code.co_firstlineno if lines is None else lines.first
-    return Lines(line, line)
-
-
 def is_stored(owner: type, name: str) -> bool:
     """Whether reading an attribute of the objects of a class runs none of the user's code."""
     attribute = inspect.getattr_static(owner, name, None)

@@ -99,7 +99,7 @@ class PersistentTensors(ABC):
         self.idle: set[str] = set()
         self.without_gradient: set[str] = set()
         self.any_gradient = False
-        agent.unwritten = self._unwritten
+        agent.observed.unwritten = self._unwritten
 
     @property
     def names_generation(self) -> int:
@@ -260,14 +260,14 @@ class PersistentTensors(ABC):
         if not self._agent.capturing:
             return
         agent, versions, version_of = self._agent, self._versions, self._version
-        shows_news = agent.shows_news
+        shows_news = agent.observed.shows_news
         for held in self._written.get(id(optimizer), ()):
             tensor = held.tensor()
             if tensor is None:
                 continue
             is_written = versions.get(held.slot_id) != version_of(tensor)
             if shows_news or is_written or agent.was_written_unnoticed(held.slot_id, tensor):
-                agent.observe_once(held.read_slot_id, tensor)
+                agent.observed.observe_once(held.read_slot_id, tensor)
 
     def _unwritten(self, slot_id: int) -> Any | None:
         """Return a weight that has not been written to since the last step was observed; None if that is uncertain.

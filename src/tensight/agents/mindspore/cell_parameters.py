@@ -26,13 +26,13 @@ class CellParameters(PersistentTensors):
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
         """Observe the gradients that an optimizer is about to read, and note the code that requests the update."""
         self.note_update(optimizer)
-        if self._agent.scalars.is_wanted:
+        if self._agent.observed.scalars.is_wanted:
             is_whole = isinstance(gradients, (tuple, list)) and all(
                 isinstance(gradient, Tensor) for gradient in gradients
             )
             # An optimizer with its own loss scale receives scaled gradients.
             reported = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
-            self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), reported)
+            self._agent.observed.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), reported)
         self.observe_given(optimizer, gradients if isinstance(gradients, (tuple, list)) else ())
 
     def _extent(self, optimizer: nn.Optimizer) -> tuple[int, ...]:

@@ -287,7 +287,7 @@ class CellCapture:
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
         """Note the tensor from which a backward pass will begin; it need not be the output of a cell."""
-        notes = self._calls.sees or self._agent.scalars.notes_losses or self.facts is not None
+        notes = self._calls.sees or self._agent.observed.scalars.notes_losses or self.facts is not None
         if _thread() == self._thread and notes and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
@@ -301,7 +301,7 @@ class CellCapture:
         self._guarded(self._oversights.backward_pass)
         root = None if self._root is None else self._root()
         self._root = None
-        if root is not None and self._agent.scalars.notes_losses:
+        if root is not None and self._agent.observed.scalars.notes_losses:
             self._guarded(self._tell_loss, root)
         if root is not None:
             self._guarded(self._calls.backward_begins, root)
@@ -319,7 +319,7 @@ class CellCapture:
         scaled, before = self._scaled
         loss = root if scaled is None else before if scaled() is root else None
         if loss is not None and loss.size == 1 and loss.is_floating_point():
-            self._agent.scalars.loss(loss)
+            self._agent.observed.scalars.loss(loss)
 
     # --- the end of a step ---
 
@@ -370,7 +370,7 @@ class CellCapture:
     def _scale_by_constant(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Note the value of a loss before it is scaled."""
         result = original(*given, **named)
-        if _thread() == self._thread and (self._agent.scalars.is_wanted or self.facts is not None):
+        if _thread() == self._thread and (self._agent.observed.scalars.is_wanted or self.facts is not None):
             self._guarded(self._note_scaled, given, named, result)
         if _thread() == self._thread and self.facts is not None and given:
             self._guarded(self.facts.scaled_by, given[0])

@@ -159,8 +159,8 @@ class Debugger(TrainingDebugger):
             if settings.diagnose and self._agent.diagnosing is not None:
                 self._facts = self._new_facts(self._agent.diagnosing, self._reader, current_framework.world_size)
                 at_end(self.close_at_exit)
-            if self._agent.wants_setup:
-                self._agent.describe(describe(describe_mindspore(current_framework)))
+            if self._agent.records.are_written:
+                self._agent.records.describe(describe(describe_mindspore(current_framework)))
         return self._agent
 
     def _new_facts(self, diagnosing: Diagnosing, reader: BothReaders, world_size: int) -> FactSource:
@@ -347,7 +347,7 @@ class Debugger(TrainingDebugger):
                 self._graph_facts.ended(compiled, phase, optimizers, values)
             if counts and self._tuple_linking is not None:
                 self._tuple_linking.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
-            if phase.trains and self._ensure_agent().scalars.is_wanted:
+            if phase.trains and self._ensure_agent().observed.scalars.is_wanted:
                 self._tell_scalars(compiled)
             if self._ends_step(phase, compiled):
                 self._end_step(graphs.skipped_update)
@@ -358,7 +358,7 @@ class Debugger(TrainingDebugger):
 
     def _tell_scalars(self, compiled: Compiled) -> None:
         """Report loss and learning rates of a step that runs as one graph; its gradients are not visible."""
-        scalars = self._ensure_agent().scalars
+        scalars = self._ensure_agent().observed.scalars
         results = [] if isinstance(compiled.owner, nn.Optimizer) else tensors_in(compiled.result)
         # The loss comes first, before other outputs and before gradients.
         if results and results[0].size == 1 and results[0].is_floating_point():

@@ -154,7 +154,7 @@ class GraphCapture:
         has_run = any(slot_id in program.parameters.values() for program in self._ran.values())
         value = None if has_run or not agent.capturing else self._value_of(name)
         if value is not None:
-            agent.observe_once(agent.slot_table.slot_id(agent.slot_table[slot_id].node, 0, "input"), value)
+            agent.observed.observe_once(agent.slot_table.slot_id(agent.slot_table[slot_id].node, 0, "input"), value)
 
     def take(self, phase: Phase, *, counts: bool) -> list[Launch]:
         """Take what a call has dumped, and return it; empty while nothing is captured.

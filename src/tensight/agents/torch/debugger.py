@@ -253,9 +253,9 @@ class Debugger(TrainingDebugger):
         agent = self._agent = self._agent_of(
             settings, framework, TorchReader(), script=settings.command or shlex.join(sys.orig_argv)
         )
-        agent.columns.team = team = threads_of_torch()
+        agent.observed.columns.team = team = threads_of_torch()
         SEARCH.team = team or ALONE
-        agent.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
+        agent.observed.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
         # A compiled update before the end of the process is a step, to be noted before the agent disconnects.
         atexit.unregister(self.close_at_exit)
         at_end(self.close_at_exit)
@@ -289,13 +289,13 @@ class Debugger(TrainingDebugger):
             self._facts = self._steps.facts = self._new_facts(agent.diagnosing)
             if settings.probe and framework.rank == 0:
                 self._probing = self._new_probing(agent.diagnosing, self._facts, self._steps)
-        agent.running_program = self._running_program
+        agent.running.program = self._running_program
         if isinstance(capture, ModuleCapture):
             agent.offer_operator_capture()
         if settings.perturb:
             self._perturb(first)
         self._parameters.observe()
-        if agent.wants_setup:
+        if agent.records.are_written:
             self._describe(agent, first)
         try:
             agent.attach(self._programs.preview(capture.preview()))
@@ -336,9 +336,10 @@ class Debugger(TrainingDebugger):
 
         models = [module for root in self._names.roots if (module := root.module()) is not None]
         described = describe(describe_torch(models or first, self._parameters.optimizers))
-        agent.describe(described)
+        agent.records.describe(described)
         self._first_batches = FirstBatches(
-            first, self._boundary, lambda: agent.step, lambda batches: agent.describe({**described, "batches": batches})
+            *(first, self._boundary, lambda: agent.step),
+            lambda batches: agent.records.describe({**described, "batches": batches}),
         )
 
     def _detach(self) -> None:
@@ -421,14 +422,15 @@ class Debugger(TrainingDebugger):
             without_gradients = self._read_by(self._capture.without_gradients)
             checkpointed = self._read_by(unreached.checkpointed_scopes)
             cut_off = {*checkpointed, *unreached.cut_off}
-            if agent.tracer.is_on and agent.step & (agent.step - 1) == 0:
+            if agent.records.tracer.is_on and agent.step & (agent.step - 1) == 0:
                 # In the first steps, and then ever more rarely: a search costs some 30 ms.
                 self._discovery.meet_copies()
             self._parameters.observe(partial(self._feeding, trace), without_gradients, cut_off)
             agent.checks.idle = self._parameters.idle
             if is_capturing:
                 self._note_step(trace)
-                follows = isinstance(self._capture, ModuleCapture) and agent.watches.any and not is_compiled_somewhere()
+                watches = isinstance(self._capture, ModuleCapture) and agent.checks.watches.any
+                follows = watches and not is_compiled_somewhere()
                 unreached.end_step(
                     self._parameters, checkpointed, without_gradients, follows=follows, named=self._names.entries
                 )
@@ -487,7 +489,7 @@ class Debugger(TrainingDebugger):
         if self._facts is not None:
             roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
             self._facts.backward_ended(partial(self._steps.scale_of, roots))
-        if self._agent is not None and self._agent.scalars.is_wanted:
+        if self._agent is not None and self._agent.observed.scalars.is_wanted:
             scale = self._steps.scale_of((tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors))
             if scale:
                 self._parameters.backward_ended(scale)
@@ -506,7 +508,7 @@ class Debugger(TrainingDebugger):
             self._unreached.backward_begins()
         if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._trains_in:
             self._facts.backward_begins(roots, self._steps.unscaled, partial(self._steps.scale_of, roots))
-        if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
+        if are_tensors and self._agent is not None and self._agent.observed.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
@@ -537,7 +539,7 @@ class Debugger(TrainingDebugger):
         for root in roots:
             loss = self._steps.unscaled(root) if self._steps is not None else root
             if loss is not None and loss.numel() == 1 and type(loss) is torch.Tensor:
-                self._agent.scalars.loss(loss)
+                self._agent.observed.scalars.loss(loss)
 
     def _swap_tensors(self, original: Callable[..., Any], *tensors: Any, **named: Any) -> Any:
         """Let PyTorch swap tensors, which it refuses while there is another reference to one."""
@@ -550,7 +552,7 @@ class Debugger(TrainingDebugger):
 
     def _before_swap(self, given: Sequence[Any]) -> None:
         if self._capture is not None and self._agent is not None:
-            self._agent.forget_values()
+            self._agent.observed.retention.clear()
             if self._facts is not None:
                 self._facts.before_swap()
             self._capture.before_swap([value for value in given if isinstance(value, torch.Tensor)])

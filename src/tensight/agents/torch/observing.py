@@ -100,12 +100,13 @@ class OperatorObserver:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._observed = agent.observed
         self._slot_table = agent.slot_table
         self._needs = agent.slot_table.needs
         self._reader = TorchReader()
         self._shown = ShownContents()
         self.waiting: list[_Waiting] = []
-        agent.retention.before_reading = partial(unseen, self._keep_now)
+        self._observed.retention.before_reading = partial(unseen, self._keep_now)
 
     def forget_contents(self) -> None:
         """Treat every tensor as not yet observed."""
@@ -129,7 +130,7 @@ class OperatorObserver:
                 self._shown.forget(output.root)
             for slot_id in output.stale:
                 if needs[slot_id] & _VALUE:
-                    self._agent.retention.forget(slot_id)
+                    self._observed.retention.forget(slot_id)
             need = needs[output.slot_id]
             if not need:
                 continue
@@ -145,10 +146,10 @@ class OperatorObserver:
                 need &= ~_VALUE
             if need & _ROW and output.content is Content.WRITTEN:
                 # PyTorch increments the version only afterwards; by version it would still be the old contents.
-                self._reader.scan(tensor, self._agent.columns, output.slot_id)
+                self._reader.scan(tensor, self._observed.columns, output.slot_id)
                 need &= ~_ROW
             self._observe(output, tensor, need)
-            if is_row and output.gate and self._agent.columns.is_non_finite(output.slot_id):
+            if is_row and output.gate and self._observed.columns.is_non_finite(output.slot_id):
                 self._show_inputs(operator, args, kwargs)
             is_now = is_now or bool(need & _NOW)
         if (is_now or self._agent.stops_at_nodes) and operator.node is not None:
@@ -171,7 +172,7 @@ class OperatorObserver:
                 continue
             if tensor.is_inference():
                 # It has no version that would show later writes.
-                self._agent.retention.copy_values(slot_id)
+                self._observed.retention.copy_values(slot_id)
             self._agent.observe(slot_id, tensor, _VALUE)
 
     def became(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
@@ -221,4 +222,4 @@ class OperatorObserver:
                 self._agent.observe(slot_id, tensor, _SHOWN)
             elif source is not None and (read := self._slot_table.find(*source, "input")) is not None:
                 # A weight's own slot is for its value after the update of this step.
-                self._agent.observe_once(read, tensor)
+                self._observed.observe_once(read, tensor)

@@ -46,7 +46,7 @@ class Parameters(PersistentTensors):
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Observe the gradients that an optimizer is about to read, and the tensors that it is about to write to."""
-        if self._agent.scalars.is_wanted:
+        if self._agent.observed.scalars.is_wanted:
             self._tell_scalars(optimizer)
         if not self._agent.capturing:
             return
@@ -83,11 +83,11 @@ class Parameters(PersistentTensors):
         """
         for optimizer in self.optimizers:
             if not any(map(self._is_trained_elsewhere, self.weights_of(optimizer))):
-                self._agent.scalars.backward(id(optimizer), self._gradients_of(optimizer), scale)
+                self._agent.observed.scalars.backward(id(optimizer), self._gradients_of(optimizer), scale)
 
     def _tell_scalars(self, optimizer: torch.optim.Optimizer) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
-        self._agent.scalars.update(id(optimizer), rates, self._gradients_of(optimizer))
+        self._agent.observed.scalars.update(id(optimizer), rates, self._gradients_of(optimizer))
 
     def _gradients_of(self, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
         return [weight.grad for weight in self.weights_of(optimizer) if weight.grad is not None]

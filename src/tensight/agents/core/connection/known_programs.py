@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from tensight.agents.core.notices import log_once
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tensight.agents.core.connection.attachment import Attachment
     from tensight.agents.core.connection.introduction import Introduction
     from tensight.agents.core.program import Program
-    from tensight.agents.core.recording.recording import Recorder
-    from tensight.agents.core.recording.tracing import Tracer
+    from tensight.agents.core.recording.step_records import StepRecords
     from tensight.agents.core.watching.watches import Watches
 
 MOST_PROGRAMS = 256
@@ -32,8 +29,7 @@ class KnownPrograms:
     attachment : Attachment
     introduction : Introduction
     watches : Watches
-    writers : sequence of Recorder or Tracer
-        Writers of steps.
+    records : StepRecords
 
     Attributes
     ----------
@@ -46,12 +42,12 @@ class KnownPrograms:
         attachment: Attachment,
         introduction: Introduction,
         watches: Watches,
-        writers: Sequence[Recorder | Tracer],
+        records: StepRecords,
     ) -> None:
         self._attachment = attachment
         self._introduction = introduction
         self._watches = watches
-        self._writers = writers
+        self._records = records
         self._programs: dict[int, Program] = {}
         self._graph_of: dict[str, str] = {}
         self._nodes_of: dict[int, frozenset[str]] = {}
@@ -86,8 +82,7 @@ class KnownPrograms:
         self._graph_of.update(dict.fromkeys(self._nodes_of[program.number], program.name))
         self._watches.learn(program)
         if previous is not None:
-            for writer in self._writers:
-                writer.learn(program)
+            self._records.learn(program)
         if not self._attachment.is_attached:
             return False
         problem = self._introduction.send_graphs(self._attachment.connection, [program])

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program, Source
-    from tensight.agents.core.reader import TensorReader
     from tensight.agents.core.recording.recording import Recorder
-    from tensight.agents.core.retention import Retention
-    from tensight.agents.core.slots import SlotTable
     from tensight.tensors import TensorStatistics
     from tensight.wire import TensorRequest
     from tensight.wire.debugger_pb2 import TensorProto, TensorSummary, ViewRequest
@@ -47,10 +44,7 @@ class TensorResponses:
 
     Parameters
     ----------
-    slot_table : SlotTable
-    columns : StatisticsColumns
-    retention : Retention
-    reader : TensorReader
+    observed : Observation
     recorder : Recorder
         Source of earlier steps.
     has_run : callable (slot_id) -> bool
@@ -63,20 +57,17 @@ class TensorResponses:
 
     def __init__(
         self,
-        slot_table: SlotTable,
-        columns: StatisticsColumns,
-        retention: Retention,
-        reader: TensorReader,
+        observed: Observation,
         recorder: Recorder,
         *,
         has_run: Callable[[int], bool],
         as_left: Callable[[int], Any | None],
         program: Callable[[], Program | None],
     ) -> None:
-        self._slot_table = slot_table
-        self._columns = columns
-        self._retention = retention
-        self._reader = reader
+        self._slot_table = observed.slot_table
+        self._columns = observed.columns
+        self._retention = observed.retention
+        self._reader = observed.reader
         self._recorder = recorder
         self._has_run = has_run
         self._as_left = as_left

@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.agents.core.columns import StatisticsColumns
     from tensight.agents.core.connection.attachment import Attachment
     from tensight.agents.core.connection.introduction import Introduction
     from tensight.agents.core.connection.known_programs import KnownPrograms
     from tensight.agents.core.connection.telemetry import Telemetry
-    from tensight.agents.core.reader import TensorReader
-    from tensight.agents.core.retention import Retention
+    from tensight.agents.core.observation import Observation
 
 
 class RowSender:
@@ -30,17 +28,10 @@ class RowSender:
     attachment : Attachment
     introduction : Introduction
     telemetry : Telemetry
-    columns : StatisticsColumns
-    retention : Retention
-    reader : TensorReader
+    observed : Observation
     programs : KnownPrograms
     has_run : callable
         Whether a slot has its value of this step where the training is stopped.
-
-    Attributes
-    ----------
-    seen : list of int
-        The slot ids of this step, in the order of observation.
     """
 
     def __init__(
@@ -48,9 +39,7 @@ class RowSender:
         attachment: Attachment,
         introduction: Introduction,
         telemetry: Telemetry,
-        columns: StatisticsColumns,
-        retention: Retention,
-        reader: TensorReader,
+        observed: Observation,
         programs: KnownPrograms,
         *,
         has_run: Callable[[int], bool],
@@ -58,23 +47,21 @@ class RowSender:
         self._attachment = attachment
         self._introduction = introduction
         self._telemetry = telemetry
-        self._columns = columns
-        self._retention = retention
-        self._reader = reader
+        self._observed = observed
+        self._columns = observed.columns
         self._programs = programs
         self._has_run = has_run
         self._weights: StepRows | None = None
-        self.seen: list[int] = []
 
     def complete(self) -> None:
         """Write missing rows, of slots that were only checked for NaN and Inf, and hashes, if values are still kept."""
         columns = self._columns
-        for slot_id in self.seen:
+        for slot_id in self._observed.seen:
             if not columns.has_row(slot_id) or not columns.has_hash(slot_id):
-                tensor = self._retention.current(slot_id)
+                tensor = self._observed.retention.current(slot_id)
                 if tensor is not None:
-                    self._reader.scan(tensor, columns, slot_id)
-        self._reader.settle(columns)
+                    self._observed.reader.scan(tensor, columns, slot_id)
+        self._observed.reader.settle(columns)
 
     def send(self) -> None:
         """Send the rows of this step, and those of the weights in the step before, which this one read."""
@@ -86,34 +73,27 @@ class RowSender:
 
     def offer(self) -> None:
         """Send the rows of this step soon, if the server has received none for a while."""
-        if self.seen and self._introduction.is_ours and self._telemetry.is_due:
+        if self._observed.seen and self._introduction.is_ours and self._telemetry.is_due:
             rows = self._rows()
             if rows is not None:
                 self._telemetry.offer(rows)
 
-    def last(self, iteration: int, slot_count: int) -> StepRows | None:
-        """Return the rows of the last step that ended; None if it was not observed, or the server has them.
-
-        Parameters
-        ----------
-        iteration : int
-        slot_count : int
-            Number of slots.
-        """
-        written = np.flatnonzero(self._columns.iteration[:slot_count] == iteration)
+    def last(self, iteration: int) -> StepRows | None:
+        """Return the rows of the last step that ended; None if it was not observed, or the server has them."""
+        written = np.flatnonzero(self._columns.iteration[: len(self._observed.slot_table)] == iteration)
         return self._telemetry.unsent(self._of(iteration, written)) if written.size else None
 
     def keep_weights(self, slot_ids: NDArray[np.int64] | None) -> None:
         """Keep a copy of the rows that weights and states have in this step; with None, keep nothing."""
         self._weights = None
-        if slot_ids is not None and self.seen:
+        if slot_ids is not None and self._observed.seen:
             self._weights = self._of(self._columns.current_iteration, slot_ids)
 
     def _rows(self) -> StepRows | None:
         """Return a copy of the rows of this step; None if there are none."""
-        if not self.seen:
+        if not self._observed.seen:
             return None
-        there: Iterable[int] = filter(self._has_run, dict.fromkeys(self.seen))
+        there: Iterable[int] = filter(self._has_run, dict.fromkeys(self._observed.seen))
         return self._of(self._columns.current_iteration, np.fromiter(there, np.int64))
 
     def _of(self, iteration: int, slot_ids: NDArray[np.int64]) -> StepRows | None:

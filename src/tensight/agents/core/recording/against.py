@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program, TracedNode
     from tensight.agents.core.reader import Framework
     from tensight.agents.core.settings import AgentSettings
@@ -162,20 +163,16 @@ class TraceComparison:
             except (OSError, TensightError) as error:
                 log(f"nothing is compared: {error}")
 
-    def advance(
-        self, seen: Sequence[int], slot_table: SlotTable, columns: StatisticsColumns, *, is_done: bool = False
-    ) -> Divergence | None:
+    def advance(self, observed: Observation, *, is_done: bool = False) -> Divergence | None:
         """Compare what was observed since the last call; return the first difference, after which nothing is compared.
 
         Parameters
         ----------
-        seen : sequence of int
-            Slot ids of the step, in the order of observation.
-        slot_table : SlotTable
-        columns : StatisticsColumns
+        observed : Observation
         is_done : bool
             Whether the step is over.
         """
+        seen, slot_table, columns = observed.seen, observed.slot_table, observed.columns
         step = self._expected(columns.current_iteration)
         if step is None:
             return None

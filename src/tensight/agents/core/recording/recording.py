@@ -25,16 +25,15 @@ from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program
     from tensight.agents.core.reader import Framework, TensorReader
-    from tensight.agents.core.retention import Retention
     from tensight.agents.core.settings import AgentSettings
-    from tensight.agents.core.slots import Io, SlotTable
+    from tensight.agents.core.slots import Io
     from tensight.dumps.iteration_writer import IterationWriter
     from tensight.dumps.recorder import RankRecorder, RecordedRow
     from tensight.graph import Graph, Node
@@ -98,11 +97,6 @@ class Recorder:
         """The oldest iteration that can be shown; None if there is none."""
         return next(iter(self._iterations), None)
 
-    @property
-    def iterations(self) -> tuple[int, ...]:
-        """All iterations that can be shown."""
-        return tuple(self._iterations)
-
     def describe(self, setup: Mapping[str, object]) -> None:
         """Write the set-up of the training beside its settings."""
         rank = self._writer
@@ -122,36 +116,23 @@ class Recorder:
         except Exception as error:
             self._end(error)
 
-    def record(
-        self,
-        iteration: int,
-        program: Program,
-        order: Iterable[int],
-        slot_table: SlotTable,
-        columns: StatisticsColumns,
-        retention: Retention,
-    ) -> None:
+    def record(self, program: Program, observed: Observation) -> None:
         """Write a step that has ended: the value of each slot, or its statistics if its value is not kept.
 
         Parameters
         ----------
-        iteration : int
-            -1 for the values before the first step.
         program : Program
             What ran.
-        order : iterable of int
-            Slots that were observed, in the order of execution.
-        slot_table : SlotTable
-        columns : StatisticsColumns
-        retention : Retention
+        observed : Observation
+            Its iteration is -1 for the values before the first step.
         """
-        rank = self._writer
+        rank, iteration = self._writer, observed.columns.current_iteration
         if rank is None or iteration in self._iterations:
             return
         try:
             if program.number not in self._graphs:
                 self._learn(rank, program)
-            self._write(rank, self._graphs[program.number], iteration, _Seen(order, slot_table, columns, retention))
+            self._write(rank, self._graphs[program.number], iteration, observed)
         except Exception as error:
             self._end(error)
 
@@ -246,12 +227,12 @@ class Recorder:
             if used is previous:
                 self._iterations[iteration] = made
 
-    def _write(self, rank: RankRecorder, graph: _Graph, iteration: int, seen: _Seen) -> None:
+    def _write(self, rank: RankRecorder, graph: _Graph, iteration: int, observed: Observation) -> None:
         root = graph.graph.root_id
         writer = rank.begin_iteration(root, iteration)
         try:
-            without = self._write_values(rank, writer, graph, seen)
-            rows = _recorded_rows(graph, without, seen)
+            without = self._write_values(rank, writer, graph, observed)
+            rows = _recorded_rows(graph, without, observed)
             if rows:
                 writer.add_statistics(rank.statistics_text(rows))
             # To readers of the growing dump, an iteration may have run without being recorded, but not vice versa.
@@ -262,24 +243,27 @@ class Recorder:
             writer.discard()
             raise
         self._iterations[iteration] = graph
-        if without and seen.retention.has_dropped_values:
+        if without and observed.retention.has_dropped_values:
+            budget_mib = observed.retention.budget_bytes / 2**20
             log_once(
-                f"the values of a step do not fit into the {seen.retention.budget_bytes / 2**20:,.0f} MiB set aside for"
-                " them; of the others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
+                f"the values of a step do not fit into the {budget_mib:,.0f} MiB set aside for them; of the"
+                " others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
             )
         while 0 < self._ring < len(self._iterations):
             self._drop_oldest(rank)
 
-    def _write_values(self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
+    def _write_values(
+        self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, observed: Observation
+    ) -> list[int]:
         """Write the kept values; return the slots without one."""
         without: list[int] = []
         written: dict[int, tuple[str, np.dtype[Any]]] = {}
-        for number in dict.fromkeys(seen.order):
-            tensor_slot = seen.slot_table[number]
+        for number in dict.fromkeys(observed.seen):
+            tensor_slot = observed.slot_table[number]
             node = graph.nodes.get(tensor_slot.node.name)
             if node is None:
                 continue
-            tensor = seen.retention.current(number)
+            tensor = observed.retention.current(number)
             head, is_input = rank.head(graph.graph, node), tensor_slot.io == "input"
             earlier = written.get(id(tensor))
             if earlier is not None and writer.add_again(*earlier, head, tensor_slot.slot, is_input=is_input):
@@ -350,30 +334,18 @@ class _Graph:
         self.names = names
 
 
-class _Seen:
-    """The observed data of a step."""
-
-    def __init__(
-        self, order: Iterable[int], slot_table: SlotTable, columns: StatisticsColumns, retention: Retention
-    ) -> None:
-        self.order = order
-        self.slot_table = slot_table
-        self.columns = columns
-        self.retention = retention
-
-
-def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[RecordedRow]:
+def _recorded_rows(graph: _Graph, numbers: list[int], observed: Observation) -> list[RecordedRow]:
     """Return the statistics of slots that were written in this step."""
     from tensight.dumps.recorder import RecordedRow
 
     if not numbers:
         return []
     result = []
-    rows = seen.columns.take(np.array(numbers, np.int64))
+    rows = observed.columns.take(np.array(numbers, np.int64))
     for number, iteration, row in zip(numbers, rows.iterations.tolist(), rows.statistics(), strict=True):
-        if row is None or iteration != seen.columns.current_iteration:
+        if row is None or iteration != observed.columns.current_iteration:
             continue
-        tensor_slot = seen.slot_table[number]
+        tensor_slot = observed.slot_table[number]
         names = (
             *("dtype", "shape", "size_bytes", "max", "min", "mean", "count", "negative_count", "positive_count"),
             *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm", "abs_mean", "std"),

@@ -19,15 +19,14 @@ from tensight.errors import InputError, TensightError
 from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program
     from tensight.agents.core.reader import Framework
     from tensight.agents.core.settings import AgentSettings
-    from tensight.agents.core.slots import SlotTable
     from tensight.dumps.trace_files import TraceWriter
 
 STATES_OF_FIRST = 8
@@ -103,33 +102,22 @@ class Tracer:
         except Exception as error:
             self._end(error)
 
-    def record(
-        self,
-        iteration: int,
-        program: Program,
-        order: Iterable[int],
-        slot_table: SlotTable,
-        columns: StatisticsColumns,
-    ) -> None:
+    def record(self, program: Program, observed: Observation) -> None:
         """Write a step that has ended.
 
         Parameters
         ----------
-        iteration : int
-            -1 for the values before the first step.
         program : Program
             What ran.
-        order : iterable of int
-            Slots that were observed, in the order of execution.
-        slot_table : SlotTable
-        columns : StatisticsColumns
+        observed : Observation
+            Its iteration is -1 for the values before the first step.
         """
-        writer = self._writer
+        writer, iteration = self._writer, observed.columns.current_iteration
         if writer is None or iteration <= self._last:
             return
         self.learn(program)
         try:
-            self._write(writer, iteration, graph_number(program), order, slot_table, columns)
+            self._write(writer, iteration, graph_number(program), observed)
             self._last = iteration
         except Exception as error:
             self._end(error)
@@ -148,17 +136,10 @@ class Tracer:
         """The file, while it is written to; a forked process has the tracer, too, but its parent owns the trace."""
         return self._opened if self.is_on and os.getpid() == self._process_id else None
 
-    def _write(
-        self,
-        writer: TraceWriter,
-        iteration: int,
-        graph: int,
-        order: Iterable[int],
-        slot_table: SlotTable,
-        columns: StatisticsColumns,
-    ) -> None:
+    def _write(self, writer: TraceWriter, iteration: int, graph: int, observed: Observation) -> None:
         from tensight.dumps.trace_files import TracedTensor
 
+        slot_table, columns = observed.slot_table, observed.columns
         new = (slot_table[number] for number in range(writer.tensors, len(slot_table)))
         writer.add_tensors(
             [
@@ -166,14 +147,14 @@ class Tracer:
                 for tensor_slot in new
             ]
         )
-        observed = np.array(list(order), np.int64)
-        seen = np.fromiter(dict.fromkeys(observed.tolist()), np.int64)
+        order = np.array(observed.seen, np.int64)
+        seen = np.fromiter(dict.fromkeys(order.tolist()), np.int64)
         taken = columns.take(seen[seen < len(slot_table)])
-        is_of_step = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
+        is_of_step = (taken.iterations == iteration) & (taken.codes >= 0)
         rows, shapes = traced_rows(columns.take(taken.slot_ids[is_of_step]))
-        if len(observed) > len(seen):
+        if len(order) > len(seen):
             # The row of a slot that was observed several times is the last one.
-            rows["repeats"] = np.bincount(observed)[rows["tensor"]] > 1
+            rows["repeats"] = np.bincount(order)[rows["tensor"]] > 1
         writer.write_step(iteration, graph, rows, shapes)
 
     def _open(self, settings: AgentSettings, framework: Framework, script: str) -> None:

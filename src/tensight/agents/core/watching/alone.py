@@ -26,7 +26,7 @@ from tensight.wire import set_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program, TracedNode
     from tensight.agents.core.reader import Framework
     from tensight.agents.core.recording.recording import Recorder
@@ -96,33 +96,23 @@ class WatchedAlone:
         """Return the watchpoints of this rank as a server would send them."""
         return [set_command(watchpoint, (), selection=str(watchpoint.selection)) for watchpoint in self.watchpoints]
 
-    def step_done(
-        self,
-        iteration: int,
-        hits: Sequence[AgentHit],
-        order: Sequence[int],
-        program: Program | None,
-        columns: StatisticsColumns,
-    ) -> None:
+    def step_done(self, hits: Sequence[AgentHit], program: Program | None, observed: Observation) -> None:
         """Append what was seen of a step.
 
         Parameters
         ----------
-        iteration : int
-            -1 for the state before the first step.
         hits : sequence of AgentHit
             In the order of execution.
-        order : sequence of int
-            The slot ids that were observed, in the order of execution.
         program : Program or None
             What ran.
-        columns : StatisticsColumns
+        observed : Observation
+            Its iteration is -1 for the state before the first step.
         """
         if not self.is_on or os.getpid() != self._process_id:
             return
-        step = step_of(iteration)
+        step = step_of(observed.columns.current_iteration)
         try:
-            lines = self._lines(step, hits, order, program, columns) if hits else []
+            lines = self._lines(step, hits, program, observed) if hits else []
             if self._recorder.is_on and self._recorder.is_ring:
                 lines += self._keep(step, hits)
             if not lines and self._is_progress_due():
@@ -165,21 +155,16 @@ class WatchedAlone:
         return since_s > max(_PROGRESS_S, _PROGRESS_SHARE * (self._written_s - self._began_s))
 
     def _lines(
-        self,
-        step: int,
-        hits: Sequence[AgentHit],
-        order: Sequence[int],
-        program: Program | None,
-        columns: StatisticsColumns,
+        self, step: int, hits: Sequence[AgentHit], program: Program | None, observed: Observation
     ) -> list[bytes]:
         written = [hit for hit in hits if self._counts.setdefault(hit.watchpoint, _Count()).add(hit, step)]
         lines = []
         if written:
-            positions = {slot_id: position for position, slot_id in enumerate(order)}
+            positions = {slot_id: position for position, slot_id in enumerate(observed.seen)}
             nodes = {} if program is None else {node.name: node for node in program.nodes}
             graph = "" if program is None else program.name
             slot_ids = [hit.tensor_slot.slot_id for hit in written]
-            statistics = columns.take(slot_ids).columns()
+            statistics = observed.columns.take(slot_ids).columns()
             for row, hit in enumerate(written):
                 values = {name: column[row].item() for name, column in statistics.items() if np.isfinite(column[row])}
                 position = positions.get(hit.tensor_slot.slot_id, len(positions))

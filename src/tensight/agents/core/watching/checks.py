@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from tensight.agents.core.columns import StatisticsColumns
+    from tensight.agents.core.observation import Observation
     from tensight.agents.core.program import Program
-    from tensight.agents.core.reader import TensorReader
-    from tensight.agents.core.retention import Retention
     from tensight.agents.core.slots import DeclaredNode, TensorSlot
     from tensight.agents.core.watching.rules import CompiledCheck, Watch
     from tensight.agents.core.watching.watches import WatchedTable, Watches
@@ -74,19 +72,14 @@ class StepChecks:
     Parameters
     ----------
     watches : Watches
-    reader : TensorReader
-        Reads the values of tensors that statistics alone do not decide.
-    columns : StatisticsColumns
-        Statistics of this step.
-    retention : Retention
-        Values of this and the previous step.
+    observed : Observation
+        Statistics of this step, and values of it and the previous one, which are read if statistics do not decide.
     stops_for_every : bool
         Whether every hit is a reason to stop, even if it was reported before or results from a reported one.
-    nothing_is_left : callable () -> bool
-        Returns whether nothing is left to learn in this step, so that weights stay as they are.
 
     Attributes
     ----------
+    watches : Watches
     scaling : LossScaling
     spreading : SpreadingValues
         Follows NaN and Inf through the step.
@@ -101,24 +94,20 @@ class StepChecks:
     def __init__(
         self,
         watches: Watches,
-        reader: TensorReader,
-        columns: StatisticsColumns,
-        retention: Retention,
+        observed: Observation,
         *,
         stops_for_every: bool = False,
-        nothing_is_left: Callable[[], bool] = lambda: False,
     ) -> None:
         self.scaling = LossScaling()
-        self.spreading = SpreadingValues(watches.slot_table, watches.network, columns)
+        self.spreading = SpreadingValues(watches.slot_table, watches.network, observed.columns)
         self.runs_anew = False
         self.idle: Collection[str] = ()
-        self._watches = watches
+        self.watches = watches
         self._slot_table = watches.slot_table
-        self._columns = columns
-        self._retention = retention
+        self._observed = observed
+        self._columns = observed.columns
         self._stops_for_every = stops_for_every
-        self._nothing_is_left = nothing_is_left
-        self._values = ValueColumns(reader)
+        self._values = ValueColumns(observed.reader)
         self._arranged: WatchedTable | None = None
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
@@ -137,7 +126,7 @@ class StepChecks:
         slot_table = self._slot_table
         weights = [number for number in range(len(slot_table)) if slot_table[number].node.role == "weight"]
         self._initial = self._table_of(weights)
-        self._waits_for_layers = not self._watches.network.operators
+        self._waits_for_layers = not self.watches.network.operators
         self.spreading.begin()
         return self._check(initial=True)
 
@@ -159,7 +148,7 @@ class StepChecks:
         list of AgentHit
             In the order of execution; without those that `check_node` has returned in this iteration.
         """
-        self._watches.settle()
+        self.watches.settle()
         if again:
             self._reported.clear()
         else:
@@ -176,7 +165,7 @@ class StepChecks:
             hits.sort(key=lambda hit: at.get(hit.tensor_slot.slot_id, last))
         if self._stops_for_every:
             return hits
-        causes = self._watches.causes
+        causes = self.watches.causes
         if again:
             return causes.judge_again(hits)
         hits = causes.judge(hits, self._columns)
@@ -186,8 +175,8 @@ class StepChecks:
     def check_node(self, node: DeclaredNode) -> list[AgentHit]:
         """Check watchpoints on a node that has just run, except those that compare steps or require several."""
         hits: list[AgentHit] = []
-        columns, network = self._columns, self._watches.network
-        for number, watches in self._watches.at_nodes.get(node.number, ()):
+        columns, network = self._columns, self.watches.network
+        for number, watches in self.watches.at_nodes.get(node.number, ()):
             # Without a row, the tensor was only checked for NaN and Inf, and has none.
             if not columns.has_row(number) or self.scaling.concerns(node):
                 continue
@@ -219,7 +208,7 @@ class StepChecks:
         running : callable, optional
             Returns what has run so far.
         """
-        return hits if self._stops_for_every else self._watches.causes.judge(hits, self._columns, running)
+        return hits if self._stops_for_every else self.watches.causes.judge(hits, self._columns, running)
 
     @np.errstate(all="ignore")
     def with_held_back(self, hits: list[AgentHit]) -> list[AgentHit]:
@@ -227,7 +216,7 @@ class StepChecks:
         began = self.spreading.reaching(frozenset(hit.tensor_slot.node.name for hit in hits))
         held_back_hits: list[AgentHit] = []
         for number, watchpoint in self.spreading.held_back if began else ():
-            watch = self._watches.get(watchpoint)
+            watch = self.watches.get(watchpoint)
             if watch is not None and self._slot_table[number].node.name in began:
                 held_back_hits += self._hits(watch, self._table_of([number]), _FIRST)
         return held_back_hits + hits
@@ -236,12 +225,12 @@ class StepChecks:
         """Check the state before the first step, once the first step has shown the layers of the network."""
         if not again and not self._waits_for_layers:
             self._initial = None
-        if self._initial is None or not self._watches.network.operators:
+        if self._initial is None or not self.watches.network.operators:
             return []
         if not again:
             self._waits_for_layers = False
         hits: list[AgentHit] = []
-        for watch in self._watches:
+        for watch in self.watches:
             if watch.initial_only and watch.selects.depends_on_layers:
                 chosen = np.flatnonzero(np.isin(self._initial.rows.slot_ids, watch.slot_ids))
                 hits += self._hits(watch, self._initial, chosen)
@@ -257,7 +246,7 @@ class StepChecks:
     # --- what hits ---
 
     def _check(self, *, order: Sequence[int] = (), initial: bool = False, again: bool = False) -> list[AgentHit]:
-        checked = [watch for watch in self._watches if watch.initial_only == initial and watch.compiled_check]
+        checked = [watch for watch in self.watches if watch.initial_only == initial and watch.compiled_check]
         if self.scaling.skipped:
             checked = [watch for watch in checked if not watch.waits_for_update]
         watched = self._arrange()
@@ -268,7 +257,7 @@ class StepChecks:
             table.columns["masked"] = watched.may_mask
         self._values.compare(table.columns, table.rows, table.present, again=again)
         if initial:
-            for watch in self._watches:
+            for watch in self.watches:
                 watch.begin(table)
         hits: list[AgentHit] = []
         for watch in checked:
@@ -276,15 +265,15 @@ class StepChecks:
             watch.is_near = False
             hits += self._hits(watch, table, self._without_idle(watch), order, again=again)
         if not (initial or again):
-            self._watches.needs.explain(is_near=any(watch.is_near for watch in checked))
+            self.watches.needs.explain(is_near=any(watch.is_near for watch in checked))
         return hits
 
     def _arrange(self) -> WatchedTable:
         """Return all slots that are watched, having noted which of them are compared with the step before."""
-        watched = self._watches.table()
+        watched = self.watches.table()
         if watched is not self._arranged:
             self._arranged = watched
-            comparing = [watch for watch in self._watches if watch.rule.compares_steps]
+            comparing = [watch for watch in self.watches if watch.rule.compares_steps]
             compared = [(watch.rows, watch.compiled_check.check) for watch in comparing if watch.compiled_check]
             self._values.arrange(watched.slot_ids, compared)
         return watched
@@ -344,7 +333,7 @@ class StepChecks:
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.only_finite else np.array(order, np.int64)
             hit = hit[watch.persists(seen, slot_ids, hit, iteration, again=again)]
-            if len(hit) and watch.is_of_still_weights and self._nothing_is_left():
+            if len(hit) and watch.is_of_still_weights and self._observed.scalars.have_fallen_to_zero():
                 return []
         if evaluation is None or not len(hit):
             return []
@@ -370,9 +359,9 @@ class StepChecks:
         # else.
         is_new = ~np.isin(zero, list(watch.traced)) & (watch.rule.persistence > 1)
         if not watch.traced.issuperset(zero.tolist()):
-            self._watches.trace(watch, zero.tolist())
+            self.watches.trace(watch, zero.tolist())
         propagated = np.zeros(len(candidates), np.bool_)
-        propagated[is_zero] = self._watches.provenance.propagated(self._columns, zero, ~is_new)
+        propagated[is_zero] = self.watches.provenance.propagated(self._columns, zero, ~is_new)
         return candidates[~propagated]
 
     def _evaluate(
@@ -381,7 +370,7 @@ class StepChecks:
         """Evaluate a check on candidates with all available data; None if it certainly hits on none of them."""
         check, slot_ids = compiled_check.check, table.rows.slot_ids[candidates]
         # The values before the first step are gone when that has shown the layers.
-        retention = None if table is self._initial else self._retention
+        retention = None if table is self._initial else self._observed.retention
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
         if compiled_check.needs.units:
             shapes = table.rows.shapes

@@ -76,10 +76,6 @@ class State:
                         tensor.resize_(first.shape)
                     tensor.copy_(first)
 
-    def put_back_numbers(self) -> None:
-        """Restore the random generators only."""
-        self._generators.put_back()
-
 
 def _is_same(tensor: torch.Tensor, first: torch.Tensor) -> bool:
     if tensor.shape != first.shape:
