@@ -158,6 +158,26 @@ def test_a_free_run_survives_a_connection_that_breaks(on_stage: Play) -> None:
     on_stage(scene, lost_after_s=0.05)
 
 
+def test_a_call_that_is_given_up_when_the_next_one_has_come_breaks_no_connection(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        session = await process.attach()
+        replaced = await process.stand(2)
+        (training,) = session.processes.values()
+        first = asyncio.create_task(training.wait_cmd(process.metadata(2)))
+        await replaced
+        while not training.connection.is_waiting:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(training.wait_cmd(process.metadata(2)))
+        while training.connection.is_waiting:
+            await asyncio.sleep(0)
+        await broken(process, first)
+        assert training.connection.is_open
+        second.cancel()
+
+    on_stage(scene)
+
+
 def test_hits_that_come_over_a_new_connection_before_anything_else_are_not_lost(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()

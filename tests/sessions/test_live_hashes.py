@@ -86,7 +86,7 @@ def test_ranks_at_different_steps_are_not_compared(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agents, session = await job(stage)
         first = agents[0].ask(1, hashes=hashes(7))
-        while not session.processes[0].is_waiting:
+        while not session.processes[0].connection.is_waiting:
             await asyncio.sleep(0)
         assert not first.done()
         assert len(session.hit_list) == 0

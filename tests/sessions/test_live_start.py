@@ -222,7 +222,7 @@ def test_no_rank_begins_before_the_others_have_come(on_stage: Play) -> None:
         ranks = [stage.agent(abilities=FREE, run_at_start=True, rank=rank, world_size=2) for rank in range(2)]
         session = await ranks[0].attach()
         first = ranks[0].ask()
-        while not session.processes[0].is_waiting:
+        while not session.processes[0].connection.is_waiting:
             await asyncio.sleep(0)
         assert "1 of 2 ranks are attached" in session.record().message
         assert not first.done()

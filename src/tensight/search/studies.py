@@ -30,7 +30,7 @@ from tensight.search.peers import Peers
 from tensight.search.samplers import make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
 from tensight.search.storages import StudyStorageError, open_storage, without_password
-from tensight.sessions.live.presence import beginning_of
+from tensight.sessions.live.connection import beginning_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

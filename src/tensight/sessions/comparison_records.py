@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from tensight.compare.runs.steps import NO_ROW
 from tensight.compare.runs.words import difference_text, notes, sentence
@@ -22,7 +22,6 @@ from tensight.sessions.records import (
     TensorDifferenceRecord,
     UnmatchedCounts,
 )
-from tensight.sessions.records.comparing import ComparisonVerdict
 from tensight.sessions.sources import user_line
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ MOST_TENSORS = 100
 
 MOST_STEPS = 1000
 """Steps listed in the summary of a rank."""
-
-_VERDICTS: tuple[ComparisonVerdict, ...] = get_args(ComparisonVerdict)
 
 
 class ComparisonRecords:

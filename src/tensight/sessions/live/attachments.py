@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tensight import wire
 from tensight.errors import TensightError
 from tensight.sessions.errors import LimitError
-from tensight.sessions.live.heartbeat import LONGEST_PERIOD_S, SHORTEST_PERIOD_S
+from tensight.sessions.live.connection import LONGEST_PERIOD_S, SHORTEST_PERIOD_S
 from tensight.sessions.live.identity import identity_of
 from tensight.sessions.live.process import TrainingProcess
 from tensight.sessions.live.recording import Recording
@@ -110,7 +110,7 @@ class Attachments:
                 return wire.failed(str(error))
         if process is None:
             return wire.failed(_UNKNOWN)
-        process.note_alive()
+        process.connection.note_answer()
         hits = self._early_hits.pop(caller.peer, None)
         if hits:
             process.report(list(hits))
@@ -148,7 +148,7 @@ class Attachments:
         # A forgotten process is identified again when it asks for a command; until then its heartbeats are accepted.
         process = self._find(caller)
         if process is not None:
-            process.heartbeat(message.period)
+            process.connection.heartbeat(message.period)
             if message.message.startswith(wire.NOTICE):
                 process.note(wire.text(message.message.removeprefix(wire.NOTICE), wire.MOST_TEXT))
             elif message.message == wire.STOP:
@@ -177,7 +177,7 @@ class Attachments:
     async def disconnected(self, caller: Caller) -> None:
         """Note that the connection of a call broke."""
         process = self._lookup(caller)
-        if process is not None and process.caller == caller:
+        if process is not None and process.connection.caller == caller:
             process.disconnect()
 
     async def close(self, reason: str) -> None:
@@ -196,7 +196,7 @@ class Attachments:
             async for _ in items:
                 pass
             return wire.failed(self._closing or _UNKNOWN)
-        process.note_alive()
+        process.connection.note_answer()
         return await self._guarded(caller, process, handle(process), wire.failed)
 
     async def _received(
@@ -225,7 +225,7 @@ class Attachments:
             return refuse(str(error))
         except BaseException:
             # It may have reconnected before the broken connection was noticed.
-            if process.caller == caller:
+            if process.connection.caller == caller:
                 process.disconnect()
             raise
 
@@ -252,7 +252,7 @@ class Attachments:
             return self._by_key.get(caller.process_key)
         process = self._by_peer.get(caller.peer)
         # Ports are reused: once a connection is gone, another process may call from the same port.
-        return process if process is not None and process.is_connected else None
+        return process if process is not None and process.connection.is_open else None
 
     def _find(self, caller: Caller, identity: Identity | None = None) -> TrainingProcess | None:
         """Return the calling process, and note that it is alive; None if the identity does not match."""
@@ -267,7 +267,7 @@ class Attachments:
     def _note(self, caller: Caller, process: TrainingProcess) -> None:
         period_s = self._early_periods_s.pop(caller.peer, None)
         if period_s is not None:
-            process.heartbeat(period_s)
+            process.connection.heartbeat(period_s)
         if caller.process_key:
             self._by_key[caller.process_key] = process
             return
@@ -320,7 +320,7 @@ class Attachments:
         attached = [process for session in self._online.values() for process in session.live]
         if len(attached) >= self._settings.most_processes:
             raise LimitError(f"{len(attached)} training processes are attached, which is the maximum; end some")
-        host_count = sum(process.caller.host == caller.host for process in attached)
+        host_count = sum(process.connection.caller.host == caller.host for process in attached)
         if host_count >= self._settings.most_processes_of_a_host:
             raise LimitError(
                 f"{host_count} training processes are attached from {caller.host}, the maximum for one machine;"
@@ -341,7 +341,7 @@ class Attachments:
             for process in session.live:
                 if process is same_connection:
                     process.lose("the process announced itself again, and has a new session")
-                elif not identity.is_agent and not process.is_connected and process.identity.may_be_same(identity):
+                elif not (identity.is_agent or process.connection.is_open) and process.identity.may_be_same(identity):
                     process.lose("a new process on the same device took its place")
 
     def _session_for(self, identity: Identity) -> LiveSession | None:
@@ -352,7 +352,7 @@ class Attachments:
             former = session.processes.get(identity.rank)
             # If all ranks restart, it is a new run; if a single rank restarts, the others are still attached.
             others = any(process.rank != identity.rank for process in session.live)
-            if former is None or (others and not former.is_waiting):
+            if former is None or (others and not former.connection.is_waiting):
                 return session
         return None
 
@@ -417,7 +417,8 @@ class Attachments:
             if process is self._by_peer.get(caller.peer):
                 return True
             # Steps of a process never decrease, and a waiting process is still at the same step.
-            is_at_step = process.step <= step and not (process.is_waiting and process.step != step)
+            last = process.progress.step
+            is_at_step = last == step if process.connection.is_waiting else last <= step
             return is_at_step and (process.is_live or process.state is State.LOST)
 
         attached = [process for session in self._online.values() for process in session.processes.values()]
@@ -428,10 +429,10 @@ class Attachments:
         return min(
             candidates,
             key=lambda candidate: (
-                candidate.is_connected and candidate.is_live,
-                candidate.is_connected,
-                candidate.is_waiting,
-                -candidate.last_seen,
+                candidate.connection.is_open and candidate.is_live,
+                candidate.connection.is_open,
+                candidate.connection.is_waiting,
+                -candidate.connection.last_seen,
             ),
             default=None,
         )

@@ -19,6 +19,7 @@ from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
 from tensight.sessions.live.statistics_store import received_statistics, statistics_of
 from tensight.sessions.live.values import KeptValues
 from tensight.sessions.records import State, TensorRecord
+from tensight.sessions.records.tensors import address_fields
 from tensight.sessions.value_texts import scalar_text
 from tensight.tensors import View, ViewResult, statistics
 from tensight.tensors.views import MOST_ELEMENTS
@@ -213,7 +214,7 @@ class Inspection:
         await asyncio.sleep(0)
         self._session.advance()
         while not response.done():
-            silent_s = time.monotonic() - max(sent_at, process.last_answer)
+            silent_s = time.monotonic() - max(sent_at, process.connection.last_answer)
             if silent_s >= patience_s:
                 raise UnavailableError(
                     f"{request.key.at(request.iteration)}: the training process did not answer in {patience_s:g} s",
@@ -223,7 +224,7 @@ class Inspection:
         return response.result()
 
     def _is_current(self, tensor: _Tensor) -> bool:
-        return tensor.producer.is_constant or tensor.iteration == tensor.process.iteration
+        return tensor.producer.is_constant or tensor.iteration == tensor.process.progress.iteration
 
     def _may_be_requested(self, tensor: _Tensor) -> bool:
         """Whether the process may have the value."""
@@ -234,21 +235,21 @@ class Inspection:
     def _is_previous(self, tensor: _Tensor) -> bool:
         """Whether it is a value of the previous step that the process keeps: of parameters, or of all if it can."""
         process = tensor.process
-        before = tensor.iteration == process.iteration - 1 >= -1
+        before = tensor.iteration == process.progress.iteration - 1 >= -1
         return before and (tensor.producer.is_parameter or process.identity.abilities.previous)
 
     def _is_earlier(self, tensor: _Tensor) -> bool:
         """Whether it is of an older step, from which the process may keep values."""
         process = tensor.process
-        if process.oldest is None or self._is_current(tensor) or self._is_previous(tensor):
+        if process.progress.oldest is None or self._is_current(tensor) or self._is_previous(tensor):
             return False
-        return process.oldest <= tensor.iteration < process.iteration
+        return process.progress.oldest <= tensor.iteration < process.progress.iteration
 
     def _is_within(self, tensor: _Tensor) -> bool:
         """Whether its process is stopped at an operator within its step."""
         process = tensor.process
-        is_between = bool(process.node) and process.state is State.PAUSED
-        return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
+        is_between = bool(process.progress.node) and process.state is State.PAUSED
+        return is_between and not tensor.producer.is_constant and tensor.iteration == process.progress.iteration
 
     def _is_open(self, tensor: _Tensor) -> bool:
         """Whether its process is stopped at an operator within its step, and may have gone back to it."""
@@ -258,7 +259,7 @@ class Inspection:
         """Yield the keys whose stored data are valid now; others may be from when the process was further on."""
         is_open, here = self._is_open(tensor), tensor.process.responses.here
         # The parameter itself is shown only if the operator comes after the one at which the process is stopped.
-        is_before = tensor.iteration == tensor.process.iteration - 1
+        is_before = tensor.iteration == tensor.process.progress.iteration - 1
         keys = tensor.keys if is_before or not _is_updated(tensor) else tensor.keys[:1]
         return (key for key in keys if not is_open or (key, tensor.iteration) in here)
 
@@ -440,13 +441,7 @@ class Inspection:
         # A hit on a parameter that the step updates is on its value after the step, not on this input.
         hits_on_source = () if _is_updated(tensor) else hits.abbreviations(source.at(iteration))
         return TensorRecord(
-            address=str(address),
-            rank=address.rank,
-            graph=address.graph,
-            node=address.node,
-            slot=address.slot,
-            io=address.io,
-            step=address.step,
+            **address_fields(address),
             type=tensor.producer.type,
             status=status,
             dtype=numbers.dtype if numbers is not None else declared.dtype if declared is not None else "",
@@ -485,7 +480,7 @@ class Inspection:
         for key, lag in _as_read(tensor) if _is_updated(tensor) else ((key, 0) for key in tensor.keys):
             for row in store.history(key):
                 at = replace(tensor.address, iteration=iteration_of(row.step) + lag)
-                if lag and at.iteration > tensor.process.iteration:
+                if lag and at.iteration > tensor.process.progress.iteration:
                     # No step has read this value yet.
                     continue
                 named = {"address": str(at), "node": at.node, "slot": at.slot, "io": at.io, "step": at.step}

@@ -108,12 +108,13 @@ def known_steps(
     present : int
         The current step of the run.
     """
-    first_step = process.offset + step_of(0)
+    progress = process.progress
+    first_step = progress.offset + step_of(0)
     at_source: set[int] = set()
     if process.is_live:
-        oldest = process.iteration if process.oldest is None else process.oldest
-        at_source = set(range(min(oldest, process.iteration), process.iteration + 1))
-    graphs, executions = process.graphs, process.executions
+        oldest = progress.iteration if progress.oldest is None else progress.oldest
+        at_source = set(range(min(oldest, progress.iteration), progress.iteration + 1))
+    graphs, executions = process.graphs, progress.executions
 
     def graphs_at(steps: Sequence[int]) -> list[str]:
         roots = executions.at([step - first_step for step in steps])
@@ -129,7 +130,7 @@ def known_steps(
         hits=hits,
         graphs_at=graphs_at,
         loss=with_reported_loss(
-            _loss(source, store, graphs, process.offset), reported_scalars(store, process.rank, process.offset)
+            _loss(source, store, graphs, progress.offset), reported_scalars(store, process.rank, progress.offset)
         ),
     )
 
@@ -170,9 +171,10 @@ def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, 
     points : int
         Maximum number of points of a curve.
     """
-    reported = reported_scalars(store, process.rank, process.offset)
-    source = ReportedSource(store, process.rank, process.offset)
-    loss = None if ("loss", 0) in reported else _loss(source, store, process.graphs, process.offset)
+    offset = process.progress.offset
+    reported = reported_scalars(store, process.rank, offset)
+    source = ReportedSource(store, process.rank, offset)
+    loss = None if ("loss", 0) in reported else _loss(source, store, process.graphs, offset)
     return curves(process.rank, present, reported, loss, points)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tensight.dumps.execution import UNMATCHED
 from tensight.sessions.sources import node_of_use, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from tensight.dumps.execution import ExecutionOrder
     from tensight.graph import Graph, Node
@@ -27,6 +28,8 @@ class RankGraphs:
     graphs : tuple of Graph
     order : ExecutionOrder or None
         Execution order of their nodes.
+    size_bytes : mapping of str to int
+        Sizes of the graphs as they were sent, by name.
 
     Attributes
     ----------
@@ -34,8 +37,14 @@ class RankGraphs:
         Unique for each object.
     """
 
-    def __init__(self, graphs: tuple[Graph, ...] = (), order: ExecutionOrder | None = None) -> None:
+    def __init__(
+        self,
+        graphs: tuple[Graph, ...] = (),
+        order: ExecutionOrder | None = None,
+        size_bytes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.graphs = graphs
+        self.size_bytes = size_bytes
         self.version = next(_VERSIONS)
         self._order = order
         self._lines: dict[Node, Frame | None] = {}
@@ -78,10 +87,6 @@ class RankGraphs:
         named = [candidate for candidate in candidates if candidate[0].name == graph]
         rooted = [candidate for candidate in candidates if candidate[0].root_id == root_id]
         return (named or rooted or candidates)[0]
-
-    def graphs_with(self, name: str) -> Iterator[Graph]:
-        """Yield the graphs with a node that has this name in the process."""
-        return (graph for graph, _ in self._nodes.get(name, ()))
 
     def position(self, node: Node) -> int | None:
         """Return the position of a node in execution order; None for constants and unknown nodes."""

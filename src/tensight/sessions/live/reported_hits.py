@@ -70,22 +70,22 @@ class ReportedHits:
 
     async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
         """Note that a process has stopped, and add the hits that it reported before, which belong to this stop."""
-        session = self._session
-        if process.global_step > session.shown.present_hits.step:
+        session, progress = self._session, process.progress
+        if progress.global_step > session.shown.present_hits.step:
             session.shown.return_to_present()
             # The history may have hits of this step that were no reason to stop.
-            session.hit_list.replace(process.global_step, self.history.of(process.global_step))
-        if self.ongoing is not None and self.ongoing.step < process.global_step - 1:
+            session.hit_list.replace(progress.global_step, self.history.of(progress.global_step))
+        if self.ongoing is not None and self.ongoing.step < progress.global_step - 1:
             self.ongoing = None
         if not received:
             if process.watches_without_deciding:
                 await self._decide(process, ())
             return
-        if self.ongoing is not None and self.ongoing.since == process.global_step:
+        if self.ongoing is not None and self.ongoing.since == progress.global_step:
             # They were noted a moment ago, and belong to this stop.
             self.ongoing = None
         points, graphs = session.watchpoint_list.all(), process.graphs
-        iteration, root_id = process.iteration, process.root_id
+        iteration, root_id = progress.iteration, progress.root_id
         hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
         present = session.shown.present_hits
         present.add(hits)
@@ -97,7 +97,7 @@ class ReportedHits:
     async def _decide(self, process: TrainingProcess, hits: Sequence[SessionHit]) -> None:
         """Stop all ranks at a new hit of a process that does not decide itself whether to stop."""
         run_controller = self._session.run_controller
-        is_new = await asyncio.to_thread(self._decisions.stops, process.global_step, hits, [process.rank])
+        is_new = await asyncio.to_thread(self._decisions.stops, process.progress.global_step, hits, [process.rank])
         if is_new or (hits and run_controller.stops_for_every):
             run_controller.stop_at_hits()
 
@@ -113,7 +113,7 @@ class ReportedHits:
                 if hit.iteration is not None:
                     by_iteration.setdefault(hit.iteration, []).append(hit)
             return {
-                iteration + 1 + process.offset: session_hits(hits, points, graphs, identity, iteration)
+                iteration + 1 + process.progress.offset: session_hits(hits, points, graphs, identity, iteration)
                 for iteration, hits in sorted(by_iteration.items())
             }
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph, Node
+    from tensight.sessions.live.connection import ProcessConnection
     from tensight.sessions.live.pending_requests import PendingRequest, PendingRequests
     from tensight.sessions.live.values import KeptValues, ValueWriters
     from tensight.sessions.records import TensorStatus
@@ -59,17 +60,11 @@ class RespondingProcess(ReportingProcess, Protocol):
     recorder: RankRecorder
     recording: asyncio.Lock
     requests: PendingRequests
+    connection: ProcessConnection
 
     @property
     def session(self) -> RequestingSession:
         """Its session."""
-
-    @property
-    def iteration(self) -> int:
-        """The iteration whose values it has."""
-
-    def note_alive(self) -> None:
-        """Note that it has sent data."""
 
     async def record_executions(self) -> None:
         """Record the completed iterations."""
@@ -117,7 +112,7 @@ class Responses:
         arriving: _Arriving | None = None
         try:
             async for raw in pieces:
-                self._process.note_alive()
+                self._process.connection.note_answer()
                 if isinstance(problem, wire.WireError):
                     # The rest of the stream cannot be trusted; read it so that the process is not disturbed.
                     continue
@@ -160,12 +155,12 @@ class Responses:
             first = requests[0]
             target = (first.graph, first.node, first.key, first.iteration)
         else:
-            graph_and_node = process.graphs.meant(piece.node, piece.graph, process.root_id)
+            graph_and_node = process.graphs.meant(piece.node, piece.graph, process.progress.root_id)
             if graph_and_node is None:
                 return None
             graph, node = graph_and_node
             key = TensorKey(process.rank, graph.name, node.name, piece.io, piece.slot)
-            iteration = -1 if node.is_constant else process.iteration - piece.previous
+            iteration = -1 if node.is_constant else process.progress.iteration - piece.previous
             target = (graph, node, key, iteration)
         inspection = process.session.inspection
         tensor = ArrivingTensor(piece, process.recorder, inspection.writers, inspection.kept)
@@ -277,7 +272,7 @@ class Responses:
         """Receive statistics that the process sends while it runs."""
         stream = StatisticsStream(self._process)
         async for batch in batches:
-            self._process.note_alive()
+            self._process.connection.note_answer()
             await asyncio.to_thread(stream.take, batch)
             if batch.facts:
                 self._process.session.findings.changed()
@@ -290,7 +285,7 @@ class Responses:
         requests = self._process.requests
         out, assembler = requests.out, requests.assembler
         async for piece in pieces:
-            self._process.note_alive()
+            self._process.connection.note_answer()
             view = assembler.add(piece) if assembler is not None else None
             if view is None:
                 continue

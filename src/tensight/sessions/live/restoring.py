@@ -14,6 +14,7 @@ from tensight.sessions.errors import StorageError
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.live.identity import Identity
 from tensight.sessions.live.process import TrainingProcess
+from tensight.sessions.live.progress import Progress
 from tensight.sessions.live.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
 from tensight.sessions.live.reported_tensors import TensorKey
 from tensight.sessions.live.session import LiveSession
@@ -41,10 +42,7 @@ class _RecordedProcess:
     address: str
     is_live: bool
     state: State
-    step: int
-    offset: int
-    node: str
-    root_id: int | None
+    progress: Progress
     sent: tuple[int, ...]
     closer_since: int | None
 
@@ -158,8 +156,10 @@ class RecordedRuns:
                 session.recording.rank, identity.rank, identity.placement(recorded.address)
             )
             process = TrainingProcess(session, identity, Caller("", identity.key), recorder)
-            process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
-            process.closer_since = recorded.closer_since
+            process.progress, process.closer_since = recorded.progress, recorded.closer_since
+            # It is uncertain whether it still has its watchpoints.
+            process.outgoing.sent = dict.fromkeys(recorded.sent)
+            process.connection.is_open = False
             state = State.LOST if recorded.is_live else recorded.state
             process.set_state(state, _RESTARTED if recorded.is_live else "")
             session.processes[identity.rank] = process
@@ -183,7 +183,7 @@ class RecordedRuns:
 
 
 def _is(recorded: _RecordedProcess, identity: Identity, step: int) -> bool:
-    return recorded.is_live and recorded.step <= step and recorded.identity.may_be_same(identity)
+    return recorded.is_live and recorded.progress.step <= step and recorded.identity.may_be_same(identity)
 
 
 def _recorded_process(data: Any) -> _RecordedProcess:
@@ -192,10 +192,7 @@ def _recorded_process(data: Any) -> _RecordedProcess:
         address=str(data["address"]),
         is_live=data["is_live"] is True,
         state=State(data["state"]),
-        step=int(data["step"]),
-        offset=int(data["offset"]),
-        node=str(data["node"]),
-        root_id=None if data["root_id"] is None else int(data["root_id"]),
+        progress=Progress.from_json(data),
         sent=tuple(map(int, data["sent"])),
         closer_since=None if data.get("closer_since") is None else int(data["closer_since"]),
     )

@@ -169,7 +169,7 @@ class RunController:
     def can_go_back(self) -> bool:
         """Whether all processes can move back to the previous operator."""
         live = self._session.live
-        has_run = bool(live) and all(process.step > 0 for process in live)
+        has_run = bool(live) and all(process.progress.step > 0 for process in live)
         return has_run and self.can_stop_at_nodes and all(process.identity.abilities.back for process in live)
 
     @property
@@ -179,7 +179,8 @@ class RunController:
         Once weights are NaN or Inf, so is all that follows, and no further step shows where it began.
         """
         live = self._session.live
-        return bool(live) and all(process.identity.abilities.closer and not process.lost_weights for process in live)
+        has_lost = any(process.progress.lost_weights for process in live)
+        return bool(live) and not has_lost and all(process.identity.abilities.closer for process in live)
 
     # --- advancing ---
 
@@ -202,10 +203,11 @@ class RunController:
     def _advance_once(self) -> None:
         live = self._session.live
         for process in live:
-            if not process.sent and not len(self._session.watchpoint_list):
-                process.prepared = self.generation
-        last = min((process.global_step for process in live), default=0)
-        if len(live) > 1 and all(process.is_waiting and process.global_step == last for process in live):
+            if not process.outgoing.sent and not len(self._session.watchpoint_list):
+                process.outgoing.prepared = self.generation
+        last = min((process.progress.global_step for process in live), default=0)
+        is_together = all(process.connection.is_waiting and process.progress.global_step == last for process in live)
+        if len(live) > 1 and is_together:
             self._compare(live, last)
         # No rank may begin while others of its job are still attaching.
         is_complete = self._gathering is None or len(self._session.processes) >= self._session.identity.world_size
@@ -295,7 +297,8 @@ class RunController:
 
     def must_tell(self, process: TrainingProcess) -> bool:
         """Return whether a running process must stop to receive changed watchpoints, after which it continues."""
-        return process.prepared != self.generation and (bool(process.sent) or len(self._session.watchpoint_list) > 0)
+        outgoing = process.outgoing
+        return outgoing.prepared != self.generation and (bool(outgoing.sent) or len(self._session.watchpoint_list) > 0)
 
     def forget(self, process: TrainingProcess) -> None:
         """Note that a process may not have received its command."""
@@ -306,67 +309,69 @@ class RunController:
         if order is Order.EXIT:
             process.exit()
         elif order is Order.LINE:
-            process.reply(wire.ok(process.lines.popleft()))
+            process.connection.reply(wire.ok(process.outgoing.lines.popleft()))
         elif order is Order.QUEUED:
             process.set_state(State.SENDING)
-            process.reply(process.queue.popleft())
+            process.connection.reply(process.outgoing.queue.popleft())
         elif order is Order.PREPARE:
             process.set_state(State.SENDING)
             self._prepare(process)
         elif order is Order.CHECK_INITIAL:
-            process.has_unchecked = False
+            process.outgoing.has_unchecked = False
             process.set_state(State.SENDING)
-            process.reply(wire.recheck())
+            process.connection.reply(wire.recheck())
         elif order is Order.CHECK:
-            process.has_unchecked = False
+            process.outgoing.has_unchecked = False
             self._let_go(process, command, State.SENDING)
         elif order is Order.GO:
-            process.released = process.global_step
+            process.progress.released = process.progress.global_step
             self._let_go(process, command, State.RUNNING)
 
     def _let_go(self, process: TrainingProcess, command: _Command, state: State) -> None:
         if command.plan is not None and command.reply is not None:
             command.plan.commanded.add(process)
-            process.knows_held = False
+            process.outgoing.knows_held = False
             process.set_state(state)
-            process.reply(command.reply)
+            process.connection.reply(command.reply)
 
     def _command_of(self, process: TrainingProcess, stop_state: StopState) -> _Command:
         """Return the command for a waiting process, to be sent as soon as it may continue."""
         if not stop_state.is_waiting:
             return _NO_COMMAND
-        owed = Steps(process.global_step + 1) if owes_step(stop_state, self._left) else None
+        owed = Steps(process.progress.global_step + 1) if owes_step(stop_state, self._left) else None
         plan = self._plan or owed
         reply = None if plan is None else plan.command(process)
         return _NO_COMMAND if plan is None or reply is None else _Command(plan, reply)
 
     def _is_done(self, process: TrainingProcess) -> bool:
         plan = self._plan
-        return process.is_waiting and not process.queue and (plan is None or plan.command(process) is None)
+        is_free = process.connection.is_waiting and not process.outgoing.queue
+        return is_free and (plan is None or plan.command(process) is None)
 
     def _ask(self, process: TrainingProcess) -> None:
         """Note that a process is stopped; send it the pending requests."""
         owes = owes_step(process.stop_state, self._left)
-        if process.is_waiting and process.state is not State.MISMATCH and not owes:
-            if process.identity.is_agent and not process.knows_held:
+        if process.connection.is_waiting and process.state is not State.MISMATCH and not owes:
+            if process.identity.is_agent and not process.outgoing.knows_held:
                 # It asks again. Should this server be lost from now on, it stays stopped for the next one.
-                process.knows_held = True
-                process.reply(wire.held())
+                process.outgoing.knows_held = True
+                process.connection.reply(wire.held())
                 return
             process.set_state(State.PAUSED)
             command = process.requests.command()
             if command is not None:
-                process.reply(command)
+                process.connection.reply(command)
 
     def _prepare(self, process: TrainingProcess) -> None:
         """Determine the changes of watchpoints to send to a process; takes seconds for large graphs."""
-        if process.preparing is None:
-            process.preparing = asyncio.create_task(self._prepare_now(process))
-            self._preparing.add(process.preparing)
-            process.preparing.add_done_callback(self._preparing.discard)
+        outgoing = process.outgoing
+        if outgoing.preparing is None:
+            outgoing.preparing = asyncio.create_task(self._prepare_now(process))
+            self._preparing.add(outgoing.preparing)
+            outgoing.preparing.add_done_callback(self._preparing.discard)
 
     async def _prepare_now(self, process: TrainingProcess) -> None:
-        session, generation = self._session, self.generation
+        session, outgoing, generation = self._session, process.outgoing, self.generation
         try:
             changes = await asyncio.to_thread(
                 watch_changes,
@@ -374,22 +379,18 @@ class RunController:
                 session.watchpoint_list.nodes_of,
                 process.graphs,
                 process.identity,
-                process.sent,
+                outgoing.sent,
             )
         except TensightError as error:
             session.warn(f"rank {process.rank} cannot be told what to watch: {error}")
-            if process.preparing is asyncio.current_task():
-                process.preparing = None
+            if outgoing.preparing is asyncio.current_task():
+                outgoing.preparing = None
             self.stop()
             self.advance()
             return
-        if process.preparing is not asyncio.current_task():
+        if outgoing.preparing is not asyncio.current_task():
             return
-        process.preparing = None
-        process.sent = changes.sent
-        process.prepared = generation
-        process.queue.extend(map(wire.set_reply, changes.commands))
-        process.has_unchecked |= bool(changes.commands)
+        outgoing.add(changes, generation)
         for problem in changes.problems:
             session.warn(problem)
         session.changed()
@@ -452,12 +453,12 @@ class RunController:
         running = [
             process
             for process in self._session.live
-            if process.released == process.global_step and not process.is_waiting
+            if process.progress.released == process.progress.global_step and not process.connection.is_waiting
         ]
         in_step = any(process.identity.abilities.pause and not process.is_alone for process in running)
         if isinstance(self._plan, Steps) and in_step and not self._is_pausing:
             # The running step was started as one of many, of which no values are kept; the next step keeps them.
-            self._plan = self._plan.until(max(process.global_step for process in running) + 2)
+            self._plan = self._plan.until(max(process.progress.global_step for process in running) + 2)
             self._is_pausing = True
         else:
             self.stop()
@@ -491,7 +492,7 @@ class RunController:
         self._require_nodes()
         live = self._session.live
         if not self.can_go_back:
-            begun = all(process.step for process in live)
+            begun = all(process.progress.step for process in live)
             why = "this training goes forward only" if begun else "no operator has run yet"
             raise StateError(f"{why}; operators of a step that has passed are gone through in its recorded run")
         if command.node:
@@ -506,14 +507,15 @@ class RunController:
 
     def _capture_operators(self, command: Command) -> None:
         if not self.can_capture_operators:
-            lost = next((process for process in self._session.live if process.lost_weights), None)
+            lost = next((process for process in self._session.live if process.progress.lost_weights), None)
             if self.can_stop_at_nodes:
                 raise StateError("every operator is captured already")
             if lost is None:
                 raise StateError("this training cannot capture every operator from a step on")
             raise StateError(
-                f"after step {lost.step} {lost.lost_weights[0]} contains NaN or Inf, and so does all that follows:"
-                f" going on hides where it began; run it again with every operator captured: {lost.closer_command}"
+                f"after step {lost.progress.step} {lost.progress.lost_weights[0]} contains NaN or Inf, and so does all"
+                " that follows: going on hides where it began; run it again with every operator captured:"
+                f" {lost.closer_command}"
             )
         for process in self._session.live:
             process.capture_operators()

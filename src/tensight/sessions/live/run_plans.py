@@ -99,7 +99,7 @@ class PreviousNode(RunPlan):
     def __init__(self, targets: Mapping[TrainingProcess, str]) -> None:
         super().__init__()
         self._targets = targets
-        self._begun_at = {process: process.node for process in targets}
+        self._begun_at = {process: process.progress.node for process in targets}
 
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command once for each process."""
@@ -109,7 +109,7 @@ class PreviousNode(RunPlan):
 
     def remark(self) -> str:
         """Return why there is nothing to move back to, if no process has moved."""
-        if any(process.node != node for process, node in self._begun_at.items()):
+        if any(process.progress.node != node for process, node in self._begun_at.items()):
             return ""
         (target, node), *_ = ((self._targets[process], node) for process, node in self._begun_at.items())
         if target:
@@ -144,7 +144,8 @@ class RunToNode(RunPlan):
 
     def _has_arrived(self, process: TrainingProcess) -> bool:
         # A process that is stopped at the operator already must run to it in the next step.
-        return process.is_waiting and process in self.commanded and process.node == self._targets[process]
+        is_there = process.connection.is_waiting and process.progress.node == self._targets[process]
+        return is_there and process in self.commanded
 
 
 class Recheck(RunPlan):

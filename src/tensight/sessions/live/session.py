@@ -183,12 +183,15 @@ class LiveSession(Session):
     @property
     def present_step(self) -> int:
         """Number of steps that all live ranks have completed; if all have ended, the maximum of their steps."""
-        steps = [process.global_step for process in self.live if process.state is not State.CONNECTING]
-        return min(steps) if steps else max((process.global_step for process in self.processes.values()), default=0)
+        steps = [process.progress.global_step for process in self.live if process.state is not State.CONNECTING]
+        if steps:
+            return min(steps)
+        return max((process.progress.global_step for process in self.processes.values()), default=0)
 
     def iteration_of(self, process: TrainingProcess) -> int:
         """Return the shown iteration of a process."""
-        return process.iteration if self.shown.step is None else iteration_of(self.shown.step - process.offset)
+        progress, shown = process.progress, self.shown.step
+        return progress.iteration if shown is None else iteration_of(shown - progress.offset)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -223,10 +226,10 @@ class LiveSession(Session):
     def graph_steps(self, rank: int) -> GraphSteps:
         """Return the graphs of a rank that ran in each step, as far as its process reported them."""
         process = self.process_of(rank)
-        graphs, offset = process.graphs, process.offset
-        stretches = process.executions.stretches() or [
-            (0, process.step, root_id) for root_id in graphs.root_ids if len(graphs.root_ids) == 1 and process.step
-        ]
+        graphs, progress, offset = process.graphs, process.progress, process.progress.offset
+        stretches = progress.executions.stretches()
+        if not stretches and len(graphs.root_ids) == 1 and progress.step:
+            stretches = [(0, progress.step, graphs.root_ids[0])]
         families = {root_id: frozenset(graphs.family(root_id)) for root_id in graphs.root_ids}
         return GraphSteps(
             (first + offset, end + offset, families.get(root_id, frozenset())) for first, end, root_id in stretches
@@ -235,8 +238,8 @@ class LiveSession(Session):
     def ran(self, rank: int, iteration: int | None = None) -> frozenset[str]:
         """Return the names of the graphs that ran in an iteration (default: the shown one), or last before it."""
         process = self.process_of(rank)
-        root_id = process.executions.nearest(self.iteration_of(process) if iteration is None else iteration)
-        return frozenset(process.graphs.family(root_id if root_id is not None else process.root_id))
+        root_id = process.progress.executions.nearest(self.iteration_of(process) if iteration is None else iteration)
+        return frozenset(process.graphs.family(root_id if root_id is not None else process.progress.root_id))
 
     def record(self) -> SessionRecord:
         """Return the summary of the session."""
@@ -262,7 +265,8 @@ class LiveSession(Session):
 
     def join(self, process: TrainingProcess) -> None:
         """Add a process; it replaces an earlier one of the same rank."""
-        process.offset = max((other.global_step for other in self.live if other.rank != process.rank), default=0)
+        others = (other.progress.global_step for other in self.live if other.rank != process.rank)
+        process.progress.offset = max(others, default=0)
         former = self.processes.get(process.rank)
         if former is not None:
             former.lose("another process of the same rank took its place")
@@ -276,7 +280,7 @@ class LiveSession(Session):
             self.terminal.greet(process)
         if process.identity.run_at_start and process.state is not State.MISMATCH:
             # In mid-training, ranks wait for each other: others can attach only if the attached ones continue.
-            self.run_controller.begin(gathers=process.step == 0)
+            self.run_controller.begin(gathers=process.progress.step == 0)
         self.announce(news=True)
 
     def left(self, process: TrainingProcess) -> None:
@@ -300,7 +304,7 @@ class LiveSession(Session):
         """Send waiting processes their next commands."""
         if self.is_closing:
             for process in self.live:
-                process.reply(wire.failed("the debug server is shutting down"))
+                process.connection.reply(wire.failed("the debug server is shutting down"))
         else:
             self.run_controller.advance()
 
@@ -318,9 +322,9 @@ class LiveSession(Session):
         def keep() -> RankGraphs:
             with storing(self.recording.folder):
                 process.recorder.keep_graphs(received.graphs, received.orders)
-            return RankGraphs(process.recorder.graphs, process.recorder.order)
+            return RankGraphs(process.recorder.graphs, process.recorder.order, sizes)
 
-        sizes = {**process.graph_bytes, **{graph.name: file.size_bytes for file, graph in received.graphs}}
+        sizes = {**process.graphs.size_bytes, **{graph.name: file.size_bytes for file, graph in received.graphs}}
         nodes = {graph.name: len(graph) for graph in (*process.graphs.graphs, *(graph for _, graph in received.graphs))}
         most_bytes, most_nodes = self.settings.most_graph_bytes, self.settings.most_nodes_of_a_process
         try:
@@ -331,10 +335,8 @@ class LiveSession(Session):
                 process.graphs = await shielded_in_thread(keep)
         finally:
             received.discard()
-        process.graph_bytes = sizes
-        process.queue.clear()
-        process.prepared = process.preparing = None
-        if process.released is not None and not process.identity.is_agent:
+        process.outgoing.prepare_again()
+        if process.progress.released is not None and not process.identity.is_agent:
             self.run_controller.stop()
         if received.sources:
             self.texts.update(received.sources)
@@ -517,7 +519,7 @@ class LiveSession(Session):
 
     def _source(self, process: TrainingProcess) -> ReportedSource:
         program = self.program(process.rank)
-        return ReportedSource(self.recording.statistics, process.rank, process.offset, program.first_of)
+        return ReportedSource(self.recording.statistics, process.rank, process.progress.offset, program.first_of)
 
     async def curves(self, rank: int, points: int = 400) -> Curves:
         """Return the scalars that the process reported, and the loss from its tensors."""
@@ -527,7 +529,8 @@ class LiveSession(Session):
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return the graphs that ran in each step."""
         process = self.process_of(rank)
-        return execution_page(process.executions, process.graphs, self.inspection.kept.iterations(), offset, limit)
+        with_data = self.inspection.kept.iterations()
+        return execution_page(process.progress.executions, process.graphs, with_data, offset, limit)
 
     async def origins(self) -> tuple[OriginRecord, ...]:
         """Return the origins of anomalies up to the shown step; empty for MindSpore's own client."""
@@ -670,7 +673,7 @@ class LiveSession(Session):
         self.is_closing = True
         self.advance()
         for process in self.processes.values():
-            process.stop_timers()
+            process.connection.stop()
         await self.run_controller.close()
         self.terminal.close()
         self.findings.close()

@@ -138,8 +138,8 @@ class ShownStep:
             (step_of(iteration) for iteration in session.inspection.kept.iterations()),
         )
         for process in session.live:
-            if process.oldest is not None:
+            if process.progress.oldest is not None:
                 # Another process may be, or claim to be, millions of steps ahead.
-                end = min(step_of(process.iteration) + process.offset + 1, present)
-                steps.update(range(step_of(process.oldest) + process.offset, end))
+                end = min(step_of(process.progress.iteration) + process.progress.offset + 1, present)
+                steps.update(range(step_of(process.progress.oldest) + process.progress.offset, end))
         return sorted({step for step in steps if 0 <= step < present} | {present})

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tensight.graph import TensorAddress, step_of
+from tensight.graph import TensorAddress
 from tensight.graph.node import CONSTANT
 from tensight.sessions.errors import StorageError
 from tensight.sessions.live import step_columns
 from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.sessions.records.tensors import address_fields
 from tensight.sessions.statistics_pages import MOST_ORDERS, needed, ordered, require_page
 from tensight.tensors import COUNTS, EXPLOSION_LIMIT, MEASURES, NUMBERS
 from tensight.wire import ReceivedStatistics
@@ -543,13 +544,7 @@ def _row(row: tuple[Any, ...]) -> StatisticsRow:
         values[name] = 0
     measures = {name: value for name in MEASURES if (value := values[name]) is not None and math.isfinite(value)}
     return StatisticsRow(
-        address=str(TensorAddress(rank, graph, node, slot, iteration, io)),
-        rank=rank,
-        graph=graph,
-        node=node,
-        slot=slot,
-        io=io,
-        step=step_of(iteration),
+        **address_fields(TensorAddress(rank, graph, node, slot, iteration, io)),
         type=kind,
         position=position,
         statistics=Statistics(

@@ -11,8 +11,8 @@ from tensight.wire.facts import received_facts
 from tensight.wire.scalars import split_scalars
 
 if TYPE_CHECKING:
-    from tensight.sessions.live.executions import Executions
     from tensight.sessions.live.findings import LiveFindings
+    from tensight.sessions.live.progress import Progress
     from tensight.sessions.live.rank_graphs import RankGraphs
     from tensight.sessions.live.recording import Recording
     from tensight.wire import BlockTensor
@@ -41,8 +41,7 @@ class ReportingProcess(Protocol):
     """A process that reports statistics; see `TrainingProcess`."""
 
     graphs: RankGraphs
-    executions: Executions
-    root_id: int | None
+    progress: Progress
 
     @property
     def session(self) -> RecordedRun:
@@ -110,11 +109,11 @@ class StatisticsStream:
         """Note which graph ran: an agent reports the tensors of a step for the graph of that step."""
         graph = self._process.graphs.graph(name)
         if graph is not None:
-            self._process.executions.note(iteration, graph.root_id)
+            self._process.progress.executions.note(iteration, graph.root_id)
 
     def _meant(self, tensor: BlockTensor) -> ReportedTensor:
         process = self._process
-        graph_and_node = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
+        graph_and_node = process.graphs.meant(tensor.node, tensor.graph, process.progress.root_id)
         if graph_and_node is None:
             key = TensorKey(process.rank, tensor.graph, tensor.node, tensor.io, tensor.slot)
             return ReportedTensor(key, "", tensor.position + 1)

@@ -80,7 +80,7 @@ class Terminal:
         """Send an attached process the address of its page."""
         page = self._page(process)
         if page and process.rank == 0:
-            since = f" after step {process.step}" if process.step else ""
+            since = f" after step {process.progress.step}" if process.progress.step else ""
             process.tell(f"attached to the debug server{since}; the training can be watched at {page}")
 
     def tells_what_is_kept(self, process: TrainingProcess, kept: Sequence[SessionWatchpoint], set_again: int) -> None:
@@ -262,9 +262,9 @@ def _is_stopped(process: TrainingProcess) -> bool:
 
 def _position(process: TrainingProcess) -> str:
     """Describe where a process is stopped."""
-    if process.node:
-        return f"in step {process.global_step} at {process.node}"
-    return f"after step {process.global_step}" if process.global_step else "before the first step"
+    if process.progress.node:
+        return f"in step {process.progress.global_step} at {process.progress.node}"
+    return f"after step {process.progress.global_step}" if process.progress.global_step else "before the first step"
 
 
 def _how_far(plan: RunPlan) -> str:

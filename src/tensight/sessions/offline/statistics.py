@@ -12,6 +12,7 @@ from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline.index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.sessions.records.tensors import address_fields
 from tensight.sessions.statistics_pages import ordered
 from tensight.tensors import COUNTS, MEASURES
 
@@ -86,13 +87,7 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
     node = None if graph is None else graph.get(address.node)
     is_of_node = node is not None and (node.is_constant or node.name != file.node)
     return StatisticsRow(
-        address=str(address),
-        rank=address.rank,
-        graph=address.graph,
-        node=address.node,
-        slot=address.slot,
-        io=address.io,
-        step=address.step,
+        **address_fields(address),
         # Files call constants parameters.
         type=node.type if node is not None and is_of_node else file.op_type,
         position=None if node is None else dump.node_number(file.rank, node),

@@ -16,6 +16,7 @@ from tensight.sessions.errors import NotFoundError
 from tensight.sessions.offline.index import INITIAL
 from tensight.sessions.offline.statistics import statistics_record
 from tensight.sessions.records import TensorRecord
+from tensight.sessions.records.tensors import address_fields
 from tensight.sessions.value_texts import scalar_text
 
 if TYPE_CHECKING:
@@ -109,13 +110,7 @@ def _record(
     if row is not None and table.rows["state"][row] != UNREADABLE:
         status = "available" if table.files[row].recorded is None else "statistics_only"
     return TensorRecord(
-        address=str(address),
-        rank=address.rank,
-        graph=address.graph,
-        node=address.node,
-        slot=address.slot,
-        io=address.io,
-        step=address.step,
+        **address_fields(address),
         type=_producer_type(index, address) or ("" if row is None else table.files[row].op_type),
         status=status,
         dtype=statistics.dtype if statistics is not None else declared.dtype if declared is not None else "",

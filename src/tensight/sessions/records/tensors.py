@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensight.sessions.records.base import Io, Number, Record
 from tensight.sessions.records.graphs import Frame
+
+if TYPE_CHECKING:
+    from tensight.graph import TensorAddress
 
 
 class Statistics(Record):
@@ -33,6 +36,12 @@ class Statistics(Record):
     """Only some of the numbers are known, because an older process, or a device, recorded no others."""
     unknown: tuple[str, ...] = ()
     """If partial: the unknown counts, which are 0 here."""
+
+
+def address_fields(address: TensorAddress) -> dict[str, Any]:
+    """Return the fields of a record that say of which tensor at which step it is."""
+    names = ("rank", "graph", "node", "slot", "io", "step")
+    return {"address": str(address), **{name: getattr(address, name) for name in names}}
 
 
 TensorStatus = Literal["available", "at_source", "statistics_only", "not_kept"]
