@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError
@@ -11,21 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    import pyarrow.dataset as ds
 
 TABLE_NAME = "tensors"
 _EVERYTHING = "select * from stored"
 
 
+def parquet_pattern(path: Path) -> str:
+    """Return the pattern of a path, as DuckDB reads paths, that only this path matches."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
 def query(
-    table: pa.Table | ds.Dataset, sql: str, others: Mapping[str, pa.Table] | None = None, *, view: str = _EVERYTHING
+    table: pa.Table | Path, sql: str, others: Mapping[str, pa.Table] | None = None, *, view: str = _EVERYTHING
 ) -> pa.Table:
     """Run an SQL query over the statistics table, whose name in the query is ``tensors``.
 
     Parameters
     ----------
-    table : pyarrow.Table or pyarrow.dataset.Dataset
-        The statistics table.
+    table : pyarrow.Table or Path
+        The statistics table, or the Parquet file with it, of which only what the query needs is read.
     sql : str
         A query in DuckDB's dialect. It cannot access files, the network or other databases.
     others : mapping of str to pyarrow.Table, optional
@@ -45,14 +50,16 @@ def query(
     """
     import duckdb
 
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": False,
-        "lock_configuration": True,
-        "python_enable_replacements": False,
-    }
-    with duckdb.connect(":memory:", config=settings) as connection:
-        for name, other in {**(others or {}), "stored": table}.items():
+    with duckdb.connect(":memory:", config={"python_enable_replacements": False}) as connection:
+        tables = dict(others or {})
+        if isinstance(table, Path):
+            connection.execute("set allowed_paths = ?", [[str(table)]])
+            connection.read_parquet(parquet_pattern(table)).create_view("stored")
+        else:
+            tables["stored"] = table
+        for name, other in tables.items():
             connection.register(name, other)
+        connection.execute("set enable_external_access = false; set lock_configuration = true")
         connection.execute(f"create view {TABLE_NAME} as {view}")
         try:
             result: pa.Table = connection.sql(sql).to_arrow_table()

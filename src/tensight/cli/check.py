@@ -214,15 +214,17 @@ def _print_not_decided(out: Console, results: Sequence[WatchpointResult]) -> Non
 
 
 def _cells(checked: RunCheck, hits: TensorHits) -> tuple[str, ...]:
-    slot = str(hits.slot) if hits.io == "output" else f"input {hits.slot}"
+    first = hits.first
+    slot = str(first["slot"]) if first["io"] == "output" else f"input {first['slot']}"
     # Recorded bounds can decide a check without the exact value.
-    actual = ", ".join(number(value) for value in hits.actual if not math.isnan(value))
-    graph = (hits.graph,) if checked.has_graphs else ()
-    cells = (spans(list(hits.steps)), *graph, node_name(hits.node, hits.op_name), slot, actual or "–")
+    values = (first["actual"][name] for name in first["parameters_hit"])
+    actual = ", ".join(number(value) for value in values if not math.isnan(value))
+    graph = (first["graph"],) if checked.has_graphs else ()
+    cells = (spans(list(hits.steps)), *graph, node_name(first["node"], first["op_name"]), slot, actual or "–")
     ranks: tuple[str, ...] = ()
     if len(checked.run.ranks) > 1:
         ranks = (ranks_text(hits.ranks, checked.ranks_with(hits)),)
-    return (*cells, values_text(hits.values), *ranks)
+    return (*cells, values_text(first), *ranks)
 
 
 def node_name(node: str | None, op_name: str) -> str:

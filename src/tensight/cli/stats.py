@@ -37,9 +37,8 @@ _SHOWN_VIEW = """
 _VIEW_WITH_ROW = """
     select *, 100.0 * zero_count / nullif(count, 0) as zeros_percent,
            nan_count + neg_inf_count + pos_inf_count as non_finite
-    from stored
+    from stored where {where}
 """
-_VIEW = f'select * exclude ("row") from ({_VIEW_WITH_ROW})'  # noqa: S608 - constant
 
 
 def stats(
@@ -69,15 +68,17 @@ def stats(
     with run_progress(run, quiet=quiet):
         statistics = RunStatistics(run)
     sorted_by = sort if sql is None else None
+    with_row = _VIEW_WITH_ROW.format(where=statistics.where)
+    view = f'select * exclude ("row") from ({with_row})'  # noqa: S608 - numbers
     if sql is None:
-        columns = query(statistics.table, "select * from tensors limit 0", view=_VIEW).column_names
+        columns = query(statistics.table, "select * from tensors limit 0", view=view).column_names
         if sort not in columns:
             raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(columns)}")
         order = f'"{sort}" {"asc" if ascending else "desc"} nulls last, rank, "row"'
         largest = f'select * exclude ("row") from tensors order by {order} limit {top}'  # noqa: S608 - a column checked above
-        result = query(statistics.table, largest, view=_VIEW_WITH_ROW)
+        result = query(statistics.table, largest, view=with_row)
     else:
-        result = query(statistics.table, sql, facts_tables(Path(dump)), view=_VIEW)
+        result = query(statistics.table, sql, facts_tables(Path(dump)), view=view)
     if json or output is Format.JSON:
         print_json(result.to_pylist())
     elif output is Format.CSV:

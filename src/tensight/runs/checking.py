@@ -15,6 +15,7 @@ from tensight.analysis.shown_values import SHOWN, shown_values
 from tensight.graph import SourceFrame, iteration_of, step_of, user_frame
 from tensight.ranks import FEW_RANKS
 from tensight.runs.coverage import merged_coverage
+from tensight.runs.hits import Hits
 from tensight.runs.origins import OriginQuery
 from tensight.runs.programs import program, programs
 from tensight.runs.rank import PartialResult
@@ -22,8 +23,6 @@ from tensight.watchpoints import Status
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    import duckdb
 
     from tensight.analysis import Analysis
     from tensight.dumps import TensorFile
@@ -54,8 +53,6 @@ HITS = pa.schema(
     ]
 )
 """One row for each hit; for checks that compare ranks, one for each tensor that is compared."""
-
-_KEY = "watchpoint, graph, node, op_name, io, slot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,30 +182,18 @@ class TensorHits:
 
     Attributes
     ----------
-    graph, op_name, io : str
-    node : str or None
-        None if the tensor belongs to no node.
-    slot : int
+    first : dict
+        The first hit, as `RunCheck.hits` yields it.
     steps : tuple of int
         In increasing order.
     ranks : tuple of int
         The ranks that have a hit, in increasing order. Of a check that compares ranks, those whose values are not those
         of most ranks.
-    actual : tuple of float
-        The values that hit in the first step on the first rank, of the thresholds that hit; NaN if not known.
-    values : dict
-        `SHOWN` of that tensor.
     """
 
-    graph: str
-    node: str | None
-    op_name: str
-    io: str
-    slot: int
+    first: Mapping[str, Any]
     steps: tuple[int, ...]
     ranks: tuple[int, ...]
-    actual: tuple[float, ...]
-    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,48 +274,18 @@ class RunCheck:
         self.has_graphs = any(about["graphs"] > 1 for about in every)
         self.problems = run.problems_with(every)
         self._programs = programs(self._about)
-        self._stored = results
-        self._rows = self._opened()
+        comparing = [number for number, point in enumerate(watchpoints) if point.check.needs.ranks]
+        self._hits = Hits(results, {number: watchpoints[number].persistence for number in comparing})
         self.results = tuple(self._results())
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        """Return a database with the view ``hits``: the rows of the ranks that were requested."""
-        connection = self._stored.opened()
-        comparing = [number for number, point in enumerate(self._watchpoints) if point.check.needs.ranks]
-        if not comparing:
-            connection.execute("create view hits as select *, true as deviates from rows")
-            return connection
-        listed = ", ".join(map(str, comparing))
-        persistence = " ".join(f"when {number} then {self._watchpoints[number].persistence}" for number in comparing)
-        # In each rank a streak of steps in which a tensor differs ends with a step in which it does not.
-        connection.execute(
-            f"""create view hits as
-            with compared as (
-                select *, min(content_hash) over same <> max(content_hash) over same as differs,
-                       2 * count(*) over equal <= count(*) over same as deviates
-                from rows where watchpoint in ({listed})
-                window same as (partition by {_KEY}, step), equal as (partition by {_KEY}, step, content_hash)
-            ), divided as (
-                select *, sum((not differs)::int) over (partition by {_KEY}, rank order by step) as streak from compared
-            ), counted as (
-                select *, sum(differs::int) over (partition by {_KEY}, rank, streak order by step) as steps from divided
-            )
-            select *, true as deviates from rows where watchpoint not in ({listed}) union all
-            select * exclude (differs, deviates, streak, steps), deviates from counted
-            where differs and steps >= case watchpoint {persistence} end"""  # noqa: S608 - numbers
-        )
-        return connection
-
     def _results(self) -> Iterator[WatchpointResult]:
-        amounts = self._rows.execute(f"select watchpoint, count(*), count(distinct ({_KEY})) from hits group by 1")  # noqa: S608
-        hits = {number: amount for number, *amount in amounts.fetchall()}
         for number, point in enumerate(self._watchpoints):
             numbers = [about["watchpoints"][number] for about in self._about.values()]
             not_checked: Counter[Status] = Counter()
             for each in numbers:
                 not_checked.update({Status[name.upper()]: amount for name, amount in each["not_checked"].items()})
             tensors, checked = (sum(each[name] for each in numbers) for name in ("tensors", "checked"))
-            yield WatchpointResult(number, point, tensors, checked, not_checked, *hits.get(number, (0, 0)))
+            yield WatchpointResult(number, point, tensors, checked, not_checked, *self._hits.amounts(number))
 
     def tensor_hits(self, result: WatchpointResult, limit: int) -> list[TensorHits]:
         """Return the first tensors that a watchpoint hit, by their first step, in the order of execution.
@@ -339,24 +294,12 @@ class RunCheck:
         ----------
         result : WatchpointResult
         limit : int
-            Most tensors to return.
+            Maximum number of tensors.
         """
-        values = ", ".join(f"{name} := {name}" for name in SHOWN)
-        rows = self._rows.execute(
-            f"""select graph, node, op_name, io, slot, list_sort(list(distinct step)),
-                       coalesce(list_sort(list(distinct rank) filter (deviates)), list_sort(list(distinct rank))),
-                       arg_min(struct_pack(actual := actual, names := parameters_hit, {values}), (step, rank, "row"))
-                from hits where watchpoint = {result.number} group by {_KEY}
-                order by min((step, rank, "row")) limit {limit}"""  # noqa: S608 - numbers
-        )
-        thresholds = [threshold.name for threshold in result.watchpoint.check.thresholds]
-        tensors = []
-        for graph, node, op_name, io, slot, steps, ranks, shown in rows.fetchall():
-            names = shown["names"].split(",")
-            actual = zip(thresholds, shown["actual"], strict=True)
-            values_hit = tuple(value for name, value in actual if name in names)
-            tensors.append(TensorHits(graph, node, op_name, io, slot, tuple(steps), tuple(ranks), values_hit, shown))
-        return tensors
+        return [
+            TensorHits(self._named(result, tensor.first), tensor.steps, tensor.ranks)
+            for tensor in self._hits.tensors(result.number, limit)
+        ]
 
     def hits(self, result: WatchpointResult) -> Iterator[dict[str, Any]]:
         """Yield the hits of a watchpoint, by rank, in the order of execution.
@@ -371,16 +314,18 @@ class RunCheck:
             The columns of `HITS`; ``actual`` by the name of the threshold, ``parameters_hit`` as a tuple of names, and
             ``source`` as a `SourceFrame` or None.
         """
-        thresholds = [threshold.name for threshold in result.watchpoint.check.thresholds]
-        sql = f'select * from hits where watchpoint = {result.number} order by rank, "row"'  # noqa: S608 - a number
-        # A database of its own, so that hits of several watchpoints can be read by turns.
-        reader = self._opened().sql(sql).to_arrow_reader(10_000)
-        for batch in reader:
-            for row in batch.to_pylist():
-                row["actual"] = dict(zip(thresholds, row["actual"], strict=True))
-                row["parameters_hit"] = tuple(filter(None, row["parameters_hit"].split(",")))
-                row["source"] = None if row["source"] is None else SourceFrame(**json.loads(row["source"]))
-                yield row
+        for hit in self._hits.of(result.number):
+            yield self._named(result, hit)
+
+    @staticmethod
+    def _named(result: WatchpointResult, hit: Mapping[str, Any]) -> dict[str, Any]:
+        thresholds = (threshold.name for threshold in result.watchpoint.check.thresholds)
+        return {
+            **hit,
+            "actual": dict(zip(thresholds, hit["actual"], strict=True)),
+            "parameters_hit": tuple(filter(None, hit["parameters_hit"].split(","))),
+            "source": None if hit["source"] is None else SourceFrame(**json.loads(hit["source"])),
+        }
 
     def ranks_with(self, hits: TensorHits) -> tuple[int, ...]:
         """Return the ranks of which the program has the node of a tensor; all if it belongs to no node.
@@ -389,4 +334,4 @@ class RunCheck:
         ----------
         hits : TensorHits
         """
-        return self.run.ranks_with(self._programs, hits.graph, hits.node)
+        return self.run.ranks_with(self._programs, hits.first["graph"], hits.first["node"])

@@ -128,11 +128,11 @@ class Run:
 
     def _outdated(self, requested: Sequence[int], stored: Sequence[StoredResults]) -> list[int]:
         """Return the ranks of which a result is missing, or whose files have changed."""
-        known = {rank: {results.fingerprints.get(rank) for results in stored} for rank in requested}
-        candidates = [rank for rank in requested if None not in known[rank]]
+        stored_fingerprints = {rank: {results.fingerprints.get(rank) for results in stored} for rank in requested}
+        candidates = [rank for rank in requested if None not in stored_fingerprints[rank]]
         with ThreadPoolExecutor(available_cores()) as threads:
             fingerprints = dict(zip(candidates, threads.map(self._fingerprint, candidates), strict=True))
-        return [rank for rank in requested if known[rank] != {fingerprints.get(rank, "")}]
+        return [rank for rank in requested if stored_fingerprints[rank] != {fingerprints.get(rank, "")}]
 
     def _fingerprint(self, rank: int) -> str | None:
         try:

@@ -14,8 +14,6 @@ from tensight.runs.coverage import merged_coverage
 from tensight.runs.rank import PartialResult
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from tensight.analysis import Analysis
     from tensight.runs.run import Run
 
@@ -57,8 +55,10 @@ class RunStatistics:
 
     Attributes
     ----------
-    table : pyarrow.dataset.Dataset
-        The statistics table of all ranks, with the number of the ``row`` in its rank; it is on disk.
+    table : Path
+        Parquet file with the statistics table of the ranks, with the number of the ``row`` in its rank.
+    where : str
+        The condition, in SQL, that a row of the file is one of a rank of the run.
     inspected : Coverage
         What was looked at.
     recorded : int
@@ -69,7 +69,7 @@ class RunStatistics:
     def __init__(self, run: Run) -> None:
         (results,) = run.query(StatisticsQuery())
         about = [results.about[rank] for rank in sorted(results.about)]
-        self.table: ds.Dataset = results.dataset()
+        self.table, self.where = results.path, results.where
         self.inspected = merged_coverage([each["inspected"] for each in about])
         self.recorded = sum(each["recorded"] for each in about)
         self.problems = run.problems_with(about)

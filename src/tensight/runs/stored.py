@@ -26,9 +26,6 @@ from tensight.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    import duckdb
-    import pyarrow.dataset as ds
-
     from tensight.cache import DumpCache
     from tensight.runs.rank import PartialResult, Query
 
@@ -65,21 +62,10 @@ class StoredResults:
             {rank: about for rank, about in self.about.items() if rank not in ranks},
         )
 
-    def dataset(self) -> ds.Dataset:
-        """Return the rows of the ranks whose results these are; they are read by whoever uses them."""
-        import pyarrow.dataset as ds
-
-        # Not by DuckDB's own reader, for which a path is a pattern.
-        ranks = pa.array(sorted(self.fingerprints), pa.int32())
-        return ds.dataset(self.path, format="parquet").filter(ds.field("rank").isin(ranks))
-
-    def opened(self) -> duckdb.DuckDBPyConnection:
-        """Return a database with the view ``rows``: the rows of the ranks whose results these are."""
-        import duckdb
-
-        connection = duckdb.connect(":memory:")
-        connection.register("rows", self.dataset())
-        return connection
+    @property
+    def where(self) -> str:
+        """The condition on rows of the file, in SQL, that their rank is one of these."""
+        return f"rank in ({', '.join(map(str, sorted(self.fingerprints)))})"
 
 
 def file_name(query: Query) -> str:
