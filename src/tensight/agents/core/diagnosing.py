@@ -89,7 +89,7 @@ class Thinning(NamedTuple):
 
 def alone(rank: int) -> Thinning:
     """Return the budget of a rank that watches itself; the first one also notes the steps between."""
-    return Thinning(0.01, 2.0, rank == 0)
+    return Thinning(0.01, 10.0, rank == 0)
 
 
 _RUN = 4
