@@ -233,6 +233,7 @@ class StatisticsTable:
         Parameters
         ----------
         rows : slice
+            Their rows.
         """
         self.rows[rows] = np.zeros(1, ROW)
         for counts in self.in_range.values():

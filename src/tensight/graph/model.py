@@ -187,13 +187,16 @@ class Graph:
 
         The positions are the input slots of a dumped operator.
         """
-        producers = self._flat_producers.get(node.name)
-        if producers is None:
-            producers = self._flat_producers[node.name] = tuple(
-                producer
-                for edge in node.inputs
-                for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
-            )
+        is_own = self._by_name.get(node.name) is node
+        if is_own and node.name in self._flat_producers:
+            return self._flat_producers[node.name]
+        producers = tuple(
+            producer
+            for edge in node.inputs
+            for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
+        )
+        if is_own:
+            self._flat_producers[node.name] = producers
         return producers
 
     @lazily
