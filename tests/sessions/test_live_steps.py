@@ -612,7 +612,7 @@ def test_all_ranks_can_be_ended_at_once_however_many_they_are(on_stage: Play) ->
             await agent.announce(graph_num=0)
         session = stage.session()
         waiting = [agent.ask() for agent in agents]
-        await until(session, lambda: all(process.is_waiting for process in session.processes.values()))
+        await until(session, lambda: all(process.connection.is_waiting for process in session.processes.values()))
         await command(session, "terminate")
         assert {kind(await one) for one in waiting} == {"exit"}
         assert session.state is State.TERMINATED
