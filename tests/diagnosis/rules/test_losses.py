@@ -639,7 +639,7 @@ def rate_that_grows(training: Diagnosed) -> None:
 def rate_that_is_too_large_for_a_recurrent_layer(training: Diagnosed) -> None:
     give_sequences(training)
     model = Reader()
-    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1.0), steps=100)
+    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1.0), steps=200)
 
 
 class _Ascent(torch.optim.Optimizer):
