@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import platform
+import sys
 import threading
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +43,9 @@ MOST_ROWS = 2**20
 
 _READY_AT_FIRST = 256
 _NO_HASH = layout.NO_HASH
+_NO_RESERVE = 0x4000 if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64") else 0
+"""``MAP_NORESERVE``: pages that are never used do not count when the training forks, as for a data loader's workers."""
+
 _FIRST_REALS = np.zeros(layout.REALS)
 _FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
 
@@ -485,7 +490,7 @@ class StatisticsColumns:
 def _rows_in_memory(dtype: Any, width: int) -> NDArray[Any]:
     """Return rows of zeros, of which only those written to take memory. A forked process has its own."""
     size_bytes = MOST_ROWS * width * np.dtype(dtype).itemsize
-    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     rows: NDArray[Any] = np.frombuffer(memory, dtype)
     return rows.reshape(MOST_ROWS, width)
 
