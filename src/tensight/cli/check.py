@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tensight.analysis import Coverage
-    from tensight.runs.checking import RunCheck, TensorHits, WatchpointResult
+    from tensight.runs.checking import RunCheck, WatchpointResult
+    from tensight.runs.hits import TensorHits
     from tensight.watchpoints import Watchpoint
 
 CSV_COLUMNS = (

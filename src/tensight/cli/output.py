@@ -217,13 +217,16 @@ def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
 @contextmanager
 def run_progress(run: Run, *, quiet: bool) -> Iterator[None]:
     """Show a bar on stderr while the ranks of a run are read: bytes of a single one, ranks of several."""
-    if len(run.ranks) == 1:
-        with reading_progress(quiet=quiet) as show_bytes:
-            run.progress = None if show_bytes is None else lambda _, done, total: show_bytes(done, total)
-            yield
-        return
-    with ranks_progress(quiet=quiet) as show_ranks:
-        run.progress = None if show_ranks is None else lambda _, done, total: show_ranks(done, total)
+    unit = "bytes" if len(run.ranks) == 1 else "ranks"
+    bar = reading_progress if unit == "bytes" else ranks_progress
+    with bar(quiet=quiet) as show:
+
+        def progress(of: str, done: int, total: int) -> None:
+            # If only one of several ranks has changed, its bytes are not shown as ranks.
+            if show is not None and of == unit:
+                show(done, total)
+
+        run.progress = progress
         yield
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tensight.analysis import Analysis
     from tensight.dumps import TensorFile
     from tensight.graph import Graph
+    from tensight.runs.hits import TensorHits
     from tensight.runs.run import Run
     from tensight.watchpoints import Hit, Watchpoint
 
@@ -177,26 +178,6 @@ class _SourceLines:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorHits:
-    """The hits of a watchpoint on one tensor, in all steps and on all ranks.
-
-    Attributes
-    ----------
-    first : dict
-        The first hit, as `RunCheck.hits` yields it.
-    steps : tuple of int
-        In increasing order.
-    ranks : tuple of int
-        The ranks that have a hit, in increasing order. Of a check that compares ranks, those whose values are not those
-        of most ranks.
-    """
-
-    first: Mapping[str, Any]
-    steps: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class WatchpointResult:
     """What a watchpoint found in a run.
 
@@ -295,11 +276,14 @@ class RunCheck:
         result : WatchpointResult
         limit : int
             Maximum number of tensors.
+
+        Returns
+        -------
+        list of TensorHits
+            With the first hit of each as `hits` yields it.
         """
-        return [
-            TensorHits(self._named(result, tensor.first), tensor.steps, tensor.ranks)
-            for tensor in self._hits.tensors(result.number, limit)
-        ]
+        tensors = self._hits.tensors(result.number, limit)
+        return [replace(tensor, first=self._named(result, tensor.first)) for tensor in tensors]
 
     def hits(self, result: WatchpointResult) -> Iterator[dict[str, Any]]:
         """Yield the hits of a watchpoint, by rank, in the order of execution.

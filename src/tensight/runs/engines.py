@@ -85,8 +85,10 @@ def engine_named(name: str | None, tasks: int) -> Engine:
         return Here()
     if name == "processes":
         return Processes()
-    if name == "ray" or name.startswith("ray://"):
-        return RayCluster(name.partition("ray://")[2] and name)
+    if name == "ray":
+        return RayCluster()
+    if name.startswith("ray://"):
+        return RayCluster(name)
     if name.startswith("dask://"):
         return DaskCluster(f"tcp://{name.partition('://')[2]}")
     raise InputError(f"there is no engine {name!r}; name {NAMES}")

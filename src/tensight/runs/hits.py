@@ -22,15 +22,18 @@ _ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class TensorRows:
-    """The hits of a watchpoint on one tensor.
+class TensorHits:
+    """The hits of a watchpoint on one tensor, in all steps and on all ranks.
 
     Attributes
     ----------
     first : dict
         The columns of the first hit: of the first step, the lowest rank.
-    steps, ranks : tuple of int
-        In increasing order; of a check that compares ranks, those whose values are not those of most ranks.
+    steps : tuple of int
+        In increasing order.
+    ranks : tuple of int
+        The ranks that have a hit, in increasing order. Of a check that compares ranks, those whose values are not those
+        of most ranks.
     """
 
     first: Mapping[str, Any]
@@ -108,7 +111,7 @@ class Hits:
         rows = self._rows_of(watchpoint)
         return len(rows), len(np.unique(self._tensor[rows]))
 
-    def tensors(self, watchpoint: int, limit: int) -> list[TensorRows]:
+    def tensors(self, watchpoint: int, limit: int) -> list[TensorHits]:
         """Return the first tensors that a watchpoint hit, by their first step, in the order of execution.
 
         Parameters
@@ -129,7 +132,7 @@ class Hits:
             steps = np.unique(self._step[of_tensor]).tolist()
             deviating = of_tensor[self._deviates[of_tensor]]
             ranks = np.unique(self._rank[deviating if len(deviating) else of_tensor]).tolist()
-            tensors.append(TensorRows(first, tuple(steps), tuple(ranks)))
+            tensors.append(TensorHits(first, tuple(steps), tuple(ranks)))
         return tensors
 
     def of(self, watchpoint: int) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,7 @@ class StoredResults:
     path : Path
         Parquet file with the rows.
     fingerprints : dict of int to str
-        Of the files of each rank when it answered.
+        Of the files of each rank when its result was computed.
     about : dict of int to dict
         What is known of each rank.
     """
@@ -95,7 +95,7 @@ class ResultWriter:
     path : Path
         The file to write.
     valid : StoredResults
-        Answers from before that are still valid; their rows are copied.
+        Results from before that are still valid; their rows are copied.
     """
 
     def __init__(self, path: Path, valid: StoredResults) -> None:
@@ -107,11 +107,11 @@ class ResultWriter:
         for rows in _rows_of(valid):
             self._add_rows(rows)
 
-    def add(self, rank: int, fingerprint: str, compute: PartialResult) -> None:
+    def add(self, rank: int, fingerprint: str, result: PartialResult) -> None:
         """Add the result of a rank."""
         self._fingerprints[rank] = fingerprint
-        self._about[rank] = compute.about
-        self._add_rows(compute.rows)
+        self._about[rank] = result.about
+        self._add_rows(result.rows)
 
     def close(self) -> None:
         """Complete the file."""
@@ -163,7 +163,7 @@ def writing(cache: DumpCache, name: str, valid: StoredResults) -> Iterator[tuple
     name : str
         From `file_name`.
     valid : StoredResults
-        Answers from before that are still valid.
+        Results from before that are still valid.
 
     Yields
     ------

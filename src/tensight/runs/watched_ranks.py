@@ -54,29 +54,29 @@ class RankReport(NamedTuple):
     Attributes
     ----------
     rank : int
-    accounts : list of RankAccount
+    accounts : sequence of RankAccount
         One for each process of the rank: more than one if it was started again.
-    findings : list of Finding
+    findings : sequence of Finding
         What rules find in its facts.
     last_step : int
         How far its facts go.
     framework : str
         With which it trains.
-    compared : list of dict
+    compared : sequence of dict
         Rows of its facts that rules compare with those of other ranks.
     reported : tuple of ReportedRule
         Rules of the user that were applied in the training.
-    problems : list of str
+    problems : sequence of str
     """
 
     rank: int
-    accounts: list[RankAccount] = []  # noqa: RUF012 - never changed
-    findings: list[Finding] = []  # noqa: RUF012
+    accounts: Sequence[RankAccount] = ()
+    findings: Sequence[Finding] = ()
     last_step: int = 0
     framework: str = ""
-    compared: list[dict[str, Any]] = []  # noqa: RUF012
+    compared: Sequence[dict[str, Any]] = ()
     reported: tuple[ReportedRule, ...] = ()
-    problems: list[str] = []  # noqa: RUF012
+    problems: Sequence[str] = ()
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ class ProcessOwner(RequestingSession, Protocol):
 
 
 class Remarks:
-    """What users are told of a live process: a remark of the server, or else the latest notice of the process.
+    """The line that users see for a live process: a remark of the server, or else its latest notice.
 
     Attributes
     ----------
