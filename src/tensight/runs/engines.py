@@ -263,15 +263,30 @@ class DaskCluster:
         self, work: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result | LostTaskError]]:
         """Yield each task with its result; see `Engine.map`."""
-        client, distributed = self._client, self._distributed
-        waiting = deque(tasks)
+        cores = max(sum(self._client.ncores().values()), 1)
+        suspects: deque[Task] = deque()
+        try:
+            yield from self._completed(work, deque(tasks), AHEAD * cores, suspects)
+            # Dask also blames tasks that waited on the killed worker. Which one it was is certain if it is alone.
+            for suspect in suspects:
+                lost: deque[Task] = deque()
+                yield from self._completed(work, deque([suspect]), 1, lost)
+                if lost:
+                    yield suspect, LostTaskError("its Dask worker was lost again and again")
+        finally:
+            self._client.close()
+
+    def _completed(
+        self, work: Callable[[Task], Result], waiting: deque[Task], at_once: int, lost: deque[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """Compute tasks; `lost` receives those whose workers were killed too often."""
         running: dict[Any, Task] = {}
-        completed = distributed.as_completed(loop=client.loop)
+        completed = self._distributed.as_completed(loop=self._client.loop)
 
         def fill() -> None:
-            while waiting and len(running) < AHEAD * max(sum(client.ncores().values()), 1):
+            while waiting and len(running) < at_once:
                 task = waiting.popleft()
-                future = client.submit(work, task, pure=False, retries=RETRIES)
+                future = self._client.submit(work, task, pure=False, retries=RETRIES)
                 running[future] = task
                 completed.add(future)
 
@@ -281,14 +296,13 @@ class DaskCluster:
                 task = running.pop(future)
                 try:
                     result = future.result()
-                except distributed.scheduler.KilledWorker as error:
-                    yield task, LostTaskError(f"its Dask worker was lost again and again: {error}")
+                except self._distributed.scheduler.KilledWorker:
+                    lost.append(task)
                 else:
                     yield task, result
                 fill()
         finally:
-            client.cancel(list(running), force=True)
-            client.close()
+            self._client.cancel(list(running), force=True)
 
 
 def _package(name: str, extra: str) -> Any:
